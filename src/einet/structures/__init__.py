@@ -1,0 +1,20 @@
+"""Region graphs: which variables are split where, without any parameters.
+
+A structure is a function that returns a :class:`RegionGraph`; a new one is a new file here plus
+its line below.
+"""
+
+from einet.structures.builder import RegionGraphBuilder
+from einet.structures.checks import StructureError
+from einet.structures.graph import Partition, RegionGraph
+from einet.structures.poon_domingos import poon_domingos
+from einet.structures.random_trees import random_trees
+
+__all__ = [
+    "Partition",
+    "RegionGraph",
+    "RegionGraphBuilder",
+    "StructureError",
+    "poon_domingos",
+    "random_trees",
+]

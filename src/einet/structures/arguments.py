@@ -1,0 +1,26 @@
+"""Checks of plain arguments that the structures share."""
+
+import operator
+from typing import Any
+
+__all__ = ["as_int"]
+
+
+def as_int(name: str, value: Any, minimum: int) -> int:
+    """The argument ``name`` as a plain ``int``; it must be an integer of at least ``minimum``.
+
+    Integers of other libraries are taken, ``bool`` and floats are not.
+
+    >>> as_int("depth", 3, minimum=0)
+    3
+    """
+    message = f"{name} must be an integer >= {minimum}, got {value!r}"
+    if isinstance(value, bool):
+        raise TypeError(message)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(message) from None
+    if number < minimum:
+        raise ValueError(message)
+    return number
