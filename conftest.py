@@ -51,6 +51,5 @@ if find_spec("hypothesis") is not None:
     settings.register_profile("einet-ci", settings.get_profile("einet"), derandomize=True)
     settings.load_profile("einet-ci" if os.environ.get("CI") else "einet")
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # The workers share the cores already.
-    torch.set_num_threads(1)
+# The tests' tensors are small, and xdist's workers share the cores already.
+torch.set_num_threads(1)
