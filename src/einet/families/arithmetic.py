@@ -1,0 +1,103 @@
+"""Small pieces of arithmetic that several families share."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+__all__ = [
+    "finite",
+    "from_interval",
+    "is_whole",
+    "log_standard_gamma",
+    "logit",
+    "probability_bounds",
+    "softplus",
+    "to_interval",
+]
+
+# Unconstrained parameters are used within ±40: exp(−40) is nothing beside any sensible bound, and
+# its reciprocal can be squared, as the chain rule does, without an overflow in float32.
+_WIDEST = 40.0
+
+
+def finite(x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    """``x`` without infinities and other values whose square would be one.
+
+    Where this changes anything the log density is hopelessly low, or −∞ through ``log_h``.
+    """
+    farthest = 0.1 * math.sqrt(torch.finfo(x.dtype).max)
+    return x.clamp(-farthest, farthest)
+
+
+def is_whole(x: Float[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
+    """Which values are integers (infinities are not)."""
+    return (x == x.round()) & x.isfinite()
+
+
+def softplus(x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    """log(1 + exp(x)) to full precision: torch's own becomes linear at 20."""
+    return -torch.nn.functional.logsigmoid(-x)
+
+
+def logit(p: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    """log(p / (1 − p)), finite for every p in [0, 1]."""
+    kind = torch.finfo(p.dtype)
+    inside = p.clamp(kind.tiny, 1 - kind.eps / 2)
+    return inside.log() - torch.log1p(-inside)
+
+
+def probability_bounds(floor: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The interval [floor, 1 − floor] in the type of ``like``, without 1 where that rounds to 1."""
+    low = floor.to(like)
+    return low, (1 - low).clamp(max=1 - torch.finfo(like.dtype).eps / 2)
+
+
+def to_interval(raw: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    r"""Reals to [low, high], smoothly: :math:`l + 1 / (e^{-r} + 1/(h - l))`.
+
+    Far from an upper bound, or without one, it is low + exp(r); close to it the curve bends over.
+    So no parameter is ever stuck outside its bounds with a gradient of zero.
+
+    Example:
+        >>> low, high = torch.tensor(1.0), torch.tensor(3.0)
+        >>> to_interval(torch.tensor([-30.0, 0.0, 30.0]), low, high)
+        tensor([1.0000, 1.6667, 3.0000])
+    """
+    low, high = low.to(raw), high.to(raw)
+    rise = 1 / (torch.exp(-raw.clamp(-_WIDEST, _WIDEST)) + 1 / (high - low))
+    return (low + rise).clamp(low, high)
+
+
+def from_interval(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The inverse of :func:`to_interval`, finite at the bounds too.
+
+    Example:
+        >>> low, high = torch.tensor(1.0), torch.tensor(3.0)
+        >>> from_interval(torch.tensor([1.0, 1.6667, 3.0]), low, high).round(decimals=3)
+        tensor([-40.0000,   0.0000,  40.0000])
+    """
+    low, high = low.to(value), high.to(value)
+    tiny = torch.finfo(value.dtype).tiny
+    rise = value - low
+    fraction = rise / (high - low).clamp(min=tiny)
+    raw = rise.clamp(min=tiny).log() - torch.log1p(-fraction.clamp(max=1))
+    return raw.clamp(-_WIDEST, _WIDEST)
+
+
+def log_standard_gamma(
+    shape: Float[Tensor, "*batch"], generator: torch.Generator | None = None
+) -> Float[Tensor, "*batch"]:
+    """Logarithms of draws from Gamma(shape, 1).
+
+    The draws themselves underflow where ``shape`` is small; g·u^(1/shape), with g of shape + 1 and
+    u uniform, has the same distribution and a logarithm that does not.
+    """
+    # torch.distributions uses the same function, but cannot hand it a generator.
+    draw = torch._standard_gamma  # pyright: ignore[reportPrivateImportUsage]
+    larger = draw(shape + 1, generator=generator)
+    uniform = torch.rand(shape.shape, generator=generator, dtype=shape.dtype, device=shape.device)
+    return larger.log() + torch.log1p(-uniform) / shape

@@ -1,0 +1,225 @@
+"""The one abstract exponential family that every leaf of an Einsum Network is made of."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+__all__ = ["ExponentialFamily"]
+
+# In place of typing.Self, which the run-time checks of the tests cannot read in methods.
+Family = TypeVar("Family", bound="ExponentialFamily")
+
+
+class ExponentialFamily(ABC):
+    r"""A univariate exponential family, :math:`p(x) = h(x)\exp(\theta^\top T(x) - A(\theta))`.
+
+    This class is also the guide to adding a family: one file, one final subclass, one line in
+    ``families/__init__.py``, and one line in the list of ``tests/families/cases.py``.
+
+    **Shapes.** Everything is vectorised over variables. Values are ``x[..., V]``; natural
+    parameters θ, expectation parameters φ and statistics T carry one more axis at the end,
+    ``[..., V, S]`` with ``S = num_statistics``. Hyper-parameters (a binomial's ``n``, a
+    Gaussian's variance bounds) are tensors of shape ``[]`` or ``[V]``, listed by name in
+    ``hyperparameters``; they broadcast against ``x``. All arithmetic is written in torch
+    operations, in the floating type of its inputs (the leaf layer calls it in float64).
+
+    **Three parametrisations.** φ = E[T(x)] is what EM averages, θ is what the density uses. A
+    third, the *stored* one, is what a model keeps (``[..., V, P]``, ``P = num_parameters``): by
+    default φ itself; a family overrides :meth:`store`, :meth:`phi_of` and :meth:`theta_of` where
+    φ would lose digits in float32 (Gaussian) or θ(φ) is costly to solve (Beta, Gamma).
+
+    **Support.** ``log_h`` is −∞ outside the support, ``T`` stays finite there. Neither ever sees
+    NaN: missing values are replaced by :attr:`filler` and masked out before.
+    """
+
+    #: Names of the attributes that hold per-variable hyper-parameters (each ``[]`` or ``[V]``).
+    hyperparameters: ClassVar[tuple[str, ...]] = ()
+    #: Which leaf kernel evaluates θ·T(x): a matrix product, or a look-up of θ at an integer x.
+    kernel: ClassVar[Literal["product", "table"]] = "product"
+    #: The support in words, for error messages.
+    support: ClassVar[str]
+    #: Some value inside the support of every member, put where data are missing.
+    filler: ClassVar[float] = 0.0
+
+    # -- the family itself ---------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def num_statistics(self) -> int:
+        """|T|, the length of the sufficient statistic."""
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the stored parameter vector; |T| unless the family overrides it."""
+        return self.num_statistics
+
+    @abstractmethod
+    def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
+        """Sufficient statistics T(x)."""
+
+    @abstractmethod
+    def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """Log base measure; −∞ outside the support."""
+
+    @abstractmethod
+    def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
+        """Log-normaliser; its gradient is φ(θ)."""
+
+    @abstractmethod
+    def theta(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        """Natural from expectation parameters, θ(φ)."""
+
+    @abstractmethod
+    def phi(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        """Expectation from natural parameters, φ(θ) = ∂A/∂θ."""
+
+    # -- the stored parametrisation ------------------------------------------------------------
+
+    def store(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch P"]:
+        """Stored parameters with expectation φ, before :meth:`project`.
+
+        Where they would lie outside the bounds, the likeliest ones inside may be given instead.
+        """
+        return phi
+
+    def phi_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
+        """Expectation parameters of stored parameters."""
+        return parameters
+
+    def theta_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
+        """Natural parameters of stored parameters (differentiable)."""
+        return self.theta(self.phi_of(parameters))
+
+    @abstractmethod
+    def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        """The nearest stored parameters inside the family's bounds; applied after every M-step."""
+
+    @abstractmethod
+    def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        """Stored parameters from unconstrained reals (differentiable): for gradient learning."""
+
+    @abstractmethod
+    def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        """A right inverse of :meth:`constrain` on projected parameters."""
+
+    # -- what queries ask of a leaf ------------------------------------------------------------
+
+    @abstractmethod
+    def sample(
+        self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch"]:
+        """One draw for each parameter vector."""
+
+    @abstractmethod
+    def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        """E[x]; NaN where x has no numeric meaning (Categorical)."""
+
+    @abstractmethod
+    def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        """Var[x]; NaN where x has no numeric meaning (Categorical)."""
+
+    @abstractmethod
+    def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        """A value of maximal density inside the support."""
+
+    @property
+    def num_states(self) -> int | None:
+        """The largest number of states of any variable, or None if the support is not finite.
+
+        A family with states counts them 0, 1, …, so that tables of probabilities can be made.
+        """
+        return None
+
+    # -- initialisation ------------------------------------------------------------------------
+
+    @abstractmethod
+    def random_phi(
+        self, shape: tuple[int, ...], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch S"]:
+        """Random φ of shape ``[*shape, S]`` for a model that has seen no data (float64, CPU).
+
+        The last axis of ``shape`` is the variable axis, against which hyper-parameters broadcast.
+        """
+
+    def adapt(self: Family, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Family:
+        """This family with the hyper-parameters that are read off the data (default: itself)."""
+        return self
+
+    # -- shared machinery (not to be overridden) -----------------------------------------------
+
+    def log_prob(
+        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+    ) -> Float[Tensor, "*batch3"]:
+        """Log density of ``x`` under stored parameters, with broadcasting."""
+        theta = self.theta_of(parameters)
+        log_h = self.log_h(x)
+        inner = (theta * self.T(x)).sum(-1) - self.A(theta)
+        return torch.where(log_h == -math.inf, -math.inf, inner + log_h)
+
+    def at(self: Family, index: Int[Tensor, "*index"] | Tensor) -> Family:
+        """The same family with its per-variable hyper-parameters gathered at ``index``."""
+        return self.with_hyperparameters(
+            {name: value if value.ndim == 0 else value[index] for name, value in self.hyper.items()}
+        )
+
+    @property
+    def hyper(self) -> dict[str, Tensor]:
+        """The hyper-parameters by name."""
+        return {name: getattr(self, name) for name in self.hyperparameters}
+
+    def with_hyperparameters(self: Family, values: dict[str, Tensor]) -> Family:
+        """A copy with other hyper-parameter tensors (other device, other variables)."""
+        other = copy(self)
+        for name, value in values.items():
+            setattr(other, name, value)
+        return other
+
+    @classmethod
+    def stack(cls: type[Family], families: Sequence[Family]) -> Family:
+        """One family over ``len(families)`` variables from one family for each of them."""
+        for family in families:
+            for name, value in family.hyper.items():
+                if value.numel() != 1:
+                    raise ValueError(
+                        f"{cls.__name__}.{name} holds {value.numel()} values, but this family "
+                        "stands for one variable; give one value"
+                    )
+        stacked = {
+            name: torch.stack([getattr(family, name).reshape(()) for family in families])
+            for name in cls.hyperparameters
+        }
+        # The one with the longest statistic lends all else, such as the width of its tables.
+        longest = max(families, key=lambda family: family.num_statistics)
+        return longest.with_hyperparameters(stacked)
+
+    def expand(self: Family, num_variables: int) -> Family:
+        """This family with every hyper-parameter of shape ``[num_variables]``."""
+        for name, value in self.hyper.items():
+            if value.ndim == 1 and value.shape[0] != num_variables:
+                raise ValueError(
+                    f"{type(self).__name__}.{name} holds {value.shape[0]} values, but the model "
+                    f"has {num_variables} variables of this family; give one value or one each"
+                )
+        return self.with_hyperparameters(
+            {name: value.expand(num_variables).clone() for name, value in self.hyper.items()}
+        )
+
+    def config(self) -> dict[str, Any]:
+        """What a saved file records of the family beside its hyper-parameter tensors."""
+        return {}
+
+    def __repr__(self) -> str:
+        parts = []
+        for name, value in self.hyper.items():
+            distinct = torch.unique(value)
+            shown = f"{distinct.item():g}" if distinct.numel() == 1 else f"<{value.numel()} values>"
+            parts.append(f"{name}={shown}")
+        return f"{type(self).__name__}({', '.join(parts)})"

@@ -1,0 +1,121 @@
+"""Exponential leaves, kept as means in units of the column's mean."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from einet.families.arithmetic import finite, from_interval, to_interval
+from einet.families.base import ExponentialFamily
+from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
+
+__all__ = ["Exponential"]
+
+# The largest mean in units of the scale: finite in float32 too, whatever the outliers.
+_LARGEST = 1e30
+
+
+class Exponential(ExponentialFamily):
+    r"""Exponential :math:`p(x) = \frac{1}{\mu} e^{-x/\mu}` over [0, ∞).
+
+    With :math:`\tilde x = x / \text{scale}`, T(x) = x̃, θ = −1/μ̃ and A(θ) = −log(−θ). The scale is
+    read off the data by ``model.initialize``. What is stored is φ = μ̃ = μ/scale.
+
+    Args:
+        min_mean: Lower bound of μ, in units of the data. Default: ``relative_floor`` times the
+            column's mean. Without a bound, zeros in the data would have unbounded density.
+        max_mean: Upper bound of μ. Default: none.
+        relative_floor: The default lower bound, relative to the column's mean.
+
+    Example:
+        >>> family = Exponential()
+        >>> parameters = torch.tensor([[0.5]])  # one variable: its mean
+        >>> family.log_prob(torch.tensor([1.0]), parameters).exp()
+        tensor([0.2707])
+    """
+
+    hyperparameters: ClassVar = ("min_mean", "max_mean", "relative_floor", "scale")
+    support: ClassVar = "finite numbers from 0"
+
+    def __init__(
+        self,
+        min_mean: Numbers | None = None,
+        max_mean: Numbers | None = None,
+        relative_floor: Numbers = 1e-4,
+    ) -> None:
+        # NaN stands for "relative to the data".
+        self.min_mean = as_hyper("min_mean", min_mean, above=0, absent=math.nan)
+        self.max_mean = as_hyper("max_mean", max_mean, above=0, absent=math.inf)
+        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        check_order("min_mean", self.min_mean, "max_mean", self.max_mean)
+        check_lengths(
+            min_mean=self.min_mean, max_mean=self.max_mean, relative_floor=self.relative_floor
+        )
+        self.scale = torch.ones((), dtype=torch.float64)
+
+    @property
+    def num_statistics(self) -> int:
+        return 1
+
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        least = self.min_mean / self.scale
+        low = torch.where(self.min_mean.isnan(), self.relative_floor, least)
+        high = self.max_mean / self.scale
+        return torch.minimum(low, high), high
+
+    def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
+        return finite(x.clamp(min=0) / self.scale.to(x)).unsqueeze(-1)
+
+    def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        return torch.where(x.isfinite() & (x >= 0), -self.scale.log().to(x), -math.inf)
+
+    def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
+        return -torch.log(-theta[..., 0])
+
+    def theta(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        return -1 / phi.clamp(min=1e-30)
+
+    def phi(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        return -1 / theta
+
+    def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        low, high = (bound.to(parameters) for bound in self._bounds())
+        return parameters[..., 0].clamp(low, high).clamp(max=_LARGEST).unsqueeze(-1)
+
+    def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        return to_interval(raw[..., 0], *self._bounds()).unsqueeze(-1)
+
+    def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        return from_interval(parameters[..., 0], *self._bounds()).unsqueeze(-1)
+
+    def sample(
+        self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch"]:
+        mean = self.mean(parameters)
+        return torch.empty_like(mean).exponential_(generator=generator) * mean
+
+    def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return parameters[..., 0] * self.scale.to(parameters)
+
+    def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return self.mean(parameters).square()
+
+    def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return torch.zeros_like(parameters[..., 0])
+
+    def random_phi(
+        self, shape: tuple[int, ...], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch S"]:
+        return 0.5 + torch.rand((*shape, 1), generator=generator, dtype=torch.float64)
+
+    def adapt(self, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Exponential:
+        inside = observed & x.isfinite() & (x >= 0)
+        count = inside.sum(0)
+        mean = torch.where(inside, x, 0.0).double().sum(0) / count.clamp(min=1)
+        # A column of zeros has no scale of its own. Rounded to float32 for the sake of casts.
+        scale = torch.where(mean > 0, mean.clamp(1e-30, 1e30), 1e-3).float().double()
+        return self.with_hyperparameters({"scale": torch.where(count > 0, scale, self.scale)})

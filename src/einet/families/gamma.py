@@ -1,0 +1,150 @@
+"""Gamma leaves, kept as shape and mean."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from einet.families.arithmetic import finite, from_interval, log_standard_gamma, to_interval
+from einet.families.base import ExponentialFamily
+from einet.families.hyper import Numbers, as_hyper, check_order
+
+__all__ = ["Gamma"]
+
+# Means in units of the column's scale: as wide as allows to square them in float32.
+_MEANS = (1e-12, 1e12)
+# Below this value of log E[x] − E[log x] its start is exact to as many digits as the data hold.
+_CONCENTRATED = 1e-8
+# Where there is no mode the density grows without bound towards 0: a small fraction of the mean.
+_NEAR_ZERO = 1e-6
+
+
+class Gamma(ExponentialFamily):
+    r"""Gamma :math:`p(x) = \beta^\alpha x^{\alpha-1} e^{-\beta x} / \Gamma(\alpha)` over (0, ∞).
+
+    With :math:`\tilde x = x / \text{scale}`, h(x) = 1/x, T(x) = (log x̃, x̃), θ = (α, −β̃) and
+    A(θ) = log Γ(α) − α log β̃. The scale is read off the data by ``model.initialize``. What is
+    stored is (α, μ̃) with the mean μ̃ = α/β̃: bounding the shape at a given mean is then the exact
+    constrained maximum of the likelihood. Zeros in the data are outside the support.
+
+    Args:
+        min_shape: Lower bound of α.
+        max_shape: Upper bound of α: the relative standard deviation is 1/√α at least.
+
+    Example:
+        >>> family = Gamma()
+        >>> parameters = torch.tensor([[2.0, 4.0]])  # one variable: shape and mean
+        >>> family.log_prob(torch.tensor([1.0]), parameters).exp()
+        tensor([0.1516])
+    """
+
+    hyperparameters: ClassVar = ("min_shape", "max_shape", "scale")
+    support: ClassVar = "finite numbers above 0"
+    filler: ClassVar = 1.0
+
+    def __init__(
+        self,
+        min_shape: Numbers = 1e-2,
+        max_shape: Numbers = 1e5,
+    ) -> None:
+        self.min_shape = as_hyper("min_shape", min_shape, above=0)
+        self.max_shape = as_hyper("max_shape", max_shape, above=0, below=math.inf)
+        check_order("min_shape", self.min_shape, "max_shape", self.max_shape)
+        self.scale = torch.ones((), dtype=torch.float64)
+
+    @property
+    def num_statistics(self) -> int:
+        return 2
+
+    def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
+        scaled = finite(x / self.scale.to(x)).clamp(min=torch.finfo(x.dtype).tiny)
+        return torch.stack([scaled.log(), scaled], -1)
+
+    def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        inside = x.isfinite() & (x > 0)
+        return torch.where(inside, -torch.where(inside, x, 1.0).log(), -math.inf)
+
+    def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
+        shape, rate = theta[..., 0], -theta[..., 1]
+        return torch.lgamma(shape) - shape * rate.log()
+
+    def theta(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        return self.theta_of(self.store(phi))
+
+    def phi(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        shape, rate = theta[..., 0], -theta[..., 1]
+        return torch.stack([torch.digamma(shape) - rate.log(), shape / rate], -1)
+
+    def store(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch P"]:
+        mean_log, mean = phi.double().unbind(-1)
+        mean = mean.clamp(min=torch.finfo(mean.dtype).tiny)
+        return torch.stack([_solve_shape(mean.log() - mean_log), mean], -1).to(phi)
+
+    def phi_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
+        shape, mean = parameters.unbind(-1)
+        return torch.stack([torch.digamma(shape) - shape.log() + mean.log(), mean], -1)
+
+    def theta_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
+        shape, mean = parameters.unbind(-1)
+        return torch.stack([shape, -shape / mean], -1)
+
+    def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        shape, mean = parameters.unbind(-1)
+        shape = shape.clamp(self.min_shape.to(shape), self.max_shape.to(shape))
+        return torch.stack([shape, mean.clamp(*_MEANS)], -1)
+
+    def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        shape, log_mean = raw.unbind(-1)
+        low, high = (math.log(bound) for bound in _MEANS)
+        mean = log_mean.clamp(low, high).exp().clamp(*_MEANS)
+        return torch.stack([to_interval(shape, self.min_shape, self.max_shape), mean], -1)
+
+    def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        shape, mean = parameters.unbind(-1)
+        return torch.stack([from_interval(shape, self.min_shape, self.max_shape), mean.log()], -1)
+
+    def sample(
+        self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch"]:
+        shape = parameters[..., 0]
+        drawn = log_standard_gamma(shape, generator).exp() / shape * self.mean(parameters)
+        return drawn.clamp(min=torch.finfo(drawn.dtype).tiny)
+
+    def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return parameters[..., 1] * self.scale.to(parameters)
+
+    def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return self.mean(parameters).square() / parameters[..., 0]
+
+    def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        shape = parameters[..., 0]
+        return torch.where(shape > 1, (shape - 1) / shape, _NEAR_ZERO) * self.mean(parameters)
+
+    def random_phi(
+        self, shape: tuple[int, ...], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch S"]:
+        drawn = torch.rand((*shape, 2), generator=generator, dtype=torch.float64)
+        return self.phi_of(drawn * torch.tensor([2.0, 1.0]) + torch.tensor([1.0, 0.5]))
+
+    def adapt(self, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Gamma:
+        inside = observed & x.isfinite() & (x > 0)
+        count = inside.sum(0)
+        mean_log = torch.where(inside, x, 1.0).double().log().sum(0) / count.clamp(min=1)
+        # Rounded to float32, so that casting a model to float32 and back moves nothing.
+        scale = mean_log.exp().clamp(1e-30, 1e30).float().double()
+        return self.with_hyperparameters({"scale": torch.where(count > 0, scale, self.scale)})
+
+
+def _solve_shape(spread: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    """The α with log α − ψ(α) = spread, by Newton's method for 1/α from a start within 2 %."""
+    spread = spread.clamp(min=1e-14)
+    start = (3 - spread + ((spread - 3).square() + 24 * spread).sqrt()) / (12 * spread)
+    shape = start
+    for _ in range(5):
+        wrong = shape.log() - torch.digamma(shape) - spread
+        shape = shape / (1 + wrong / (1 - shape * torch.polygamma(1, shape)))
+    return torch.where(spread > _CONCENTRATED, shape, start)

@@ -1,0 +1,169 @@
+"""Gaussian leaves, kept as (μ, σ²) in standardised units."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from einet.families.arithmetic import finite, from_interval, to_interval
+from einet.families.base import ExponentialFamily
+from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
+
+__all__ = ["Gaussian"]
+
+# The largest mean and variance in units of the data's own.
+_LARGEST = 1e30
+
+
+class Gaussian(ExponentialFamily):
+    r"""Gaussian :math:`\mathcal{N}(\mu, \sigma^2)`.
+
+    With :math:`\tilde x = (x - \text{location}) / \text{scale}`, T(x) = (x̃, x̃²) and
+    θ = (μ̃/σ̃², −1/(2σ̃²)). Location and scale are read off the data by ``model.initialize``; they
+    keep E[x̃²] − E[x̃]² honest for data far from the origin. What is stored is (μ̃, σ̃²).
+
+    Args:
+        min_variance: Lower bound of σ², in squared units of the data. Default: ``relative_floor``
+            times the column's variance.
+        max_variance: Upper bound of σ². Default: none.
+        relative_floor: The default lower bound, relative to the column's variance.
+
+    Example:
+        >>> family = Gaussian(min_variance=1e-6, max_variance=1e-2)
+        >>> parameters = torch.tensor([[0.5, 0.01]])  # one variable: mean and variance
+        >>> family.log_prob(torch.tensor([0.6]), parameters).round(decimals=3)
+        tensor([0.8840])
+    """
+
+    hyperparameters: ClassVar = (
+        "min_variance",
+        "max_variance",
+        "relative_floor",
+        "location",
+        "scale",
+    )
+    support: ClassVar = "finite real numbers"
+
+    def __init__(
+        self,
+        min_variance: Numbers | None = None,
+        max_variance: Numbers | None = None,
+        relative_floor: Numbers = 1e-4,
+    ) -> None:
+        # NaN stands for "relative to the data".
+        self.min_variance = as_hyper("min_variance", min_variance, above=0, absent=math.nan)
+        self.max_variance = as_hyper("max_variance", max_variance, above=0, absent=math.inf)
+        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        check_order("min_variance", self.min_variance, "max_variance", self.max_variance)
+        check_lengths(
+            min_variance=self.min_variance,
+            max_variance=self.max_variance,
+            relative_floor=self.relative_floor,
+        )
+        self.location = torch.zeros((), dtype=torch.float64)
+        self.scale = torch.ones((), dtype=torch.float64)
+
+    @property
+    def num_statistics(self) -> int:
+        return 2
+
+    def _variance_bounds(self) -> tuple[Tensor, Tensor]:
+        high = self.max_variance / self.scale / self.scale
+        least = self.min_variance / self.scale / self.scale
+        low = torch.where(self.min_variance.isnan(), self.relative_floor, least)
+        return torch.minimum(low, high), high
+
+    def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
+        z = finite((x - self.location.to(x)) / self.scale.to(x))
+        return torch.stack([z, z * z], -1)
+
+    def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        constant = -0.5 * math.log(2 * math.pi) - self.scale.log()
+        return torch.where(x.isinf(), -math.inf, constant.to(x))
+
+    def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
+        first, second = theta.unbind(-1)
+        return -first * first / (4 * second) - 0.5 * torch.log(-2 * second)
+
+    def theta(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        return self.theta_of(self.store(phi))
+
+    def phi(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        first, second = theta.unbind(-1)
+        variance = -0.5 / second
+        mean = first * variance
+        return torch.stack([mean, mean * mean + variance], -1)
+
+    def store(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch P"]:
+        mean, second = phi.unbind(-1)
+        return torch.stack([mean, second - mean * mean], -1)
+
+    def phi_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
+        mean, variance = parameters.unbind(-1)
+        return torch.stack([mean, mean * mean + variance], -1)
+
+    def theta_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
+        mean, variance = parameters.unbind(-1)
+        return torch.stack([mean / variance, -0.5 / variance], -1)
+
+    def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        mean, variance = parameters.unbind(-1)
+        low, high = (bound.to(variance) for bound in self._variance_bounds())
+        # Finite in float32 too, whatever outlier it was computed from.
+        variance = variance.clamp(low, high).clamp(max=_LARGEST)
+        return torch.stack([mean.clamp(-_LARGEST, _LARGEST), variance], -1)
+
+    def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        mean, free = raw.unbind(-1)
+        return torch.stack([mean, to_interval(free, *self._variance_bounds())], -1)
+
+    def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        mean, variance = parameters.unbind(-1)
+        return torch.stack([mean, from_interval(variance, *self._variance_bounds())], -1)
+
+    def sample(
+        self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch"]:
+        mean, variance = parameters.unbind(-1)
+        noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        return (mean + noise * variance.sqrt()) * self.scale.to(mean) + self.location.to(mean)
+
+    def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return parameters[..., 0] * self.scale.to(parameters) + self.location.to(parameters)
+
+    def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        scale = self.scale.to(parameters)
+        return parameters[..., 1] * scale * scale
+
+    def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return self.mean(parameters)
+
+    def random_phi(
+        self, shape: tuple[int, ...], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch S"]:
+        mean = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return torch.stack([mean, mean * mean + 1.0], -1)
+
+    def adapt(self, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Gaussian:
+        inside = observed & x.isfinite()
+        count = inside.sum(0)
+        kept = torch.where(inside, x, 0.0).double()
+        location = (kept.sum(0) / count.clamp(min=1)).clamp(-1e30, 1e30)
+        deviation = torch.where(inside, kept - location, 0.0)
+        scale = (deviation.square_().sum(0) / count.clamp(min=1)).sqrt()
+        # A column that is constant up to rounding has no scale of its own.
+        constant = scale <= 1e-12 * location.abs()
+        scale = torch.where(constant, (1e-6 * location.abs()).clamp(min=1e-3), scale)
+        # Rounded to float32, so that casting a model to float32 and back moves nothing.
+        location, scale = location.float().double(), scale.clamp(1e-30, 1e30).float().double()
+        seen = count > 0
+        return self.with_hyperparameters(
+            {
+                "location": torch.where(seen, location, self.location),
+                "scale": torch.where(seen, scale, self.scale),
+            }
+        )

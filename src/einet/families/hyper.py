@@ -1,0 +1,97 @@
+"""Reading a family's hyper-parameters: a number, a sequence or a tensor, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Numbers", "as_hyper", "check_lengths", "check_order"]
+
+#: What users may give for a hyper-parameter: one number, or one number a variable.
+Numbers: TypeAlias = float | int | np.number | Sequence[float | int] | np.ndarray | Tensor
+
+
+def as_hyper(
+    name: str,
+    value: Numbers | None,
+    *,
+    above: float | int | None = None,
+    at_least: float | int | None = None,
+    below: float | int | None = None,
+    integer: bool = False,
+    absent: float | int | None = None,
+) -> Tensor:
+    """``value`` as a float64 tensor of shape ``[]`` or ``[variables]``, or an error naming it.
+
+    Args:
+        name: The argument's name, for messages.
+        value: What the user gave; ``None`` gives ``absent`` where that is allowed.
+        above, at_least, below: Open and closed lower bounds, and an open upper bound.
+        integer: Whether only whole numbers are allowed.
+        absent: The number that stands for ``None``.
+
+    Example:
+        >>> as_hyper("n", [1, 4], at_least=1, integer=True)
+        tensor([1., 4.], dtype=torch.float64)
+    """
+    if value is None:
+        if absent is None:
+            raise ValueError(f"{name} is required")
+        return torch.tensor(absent, dtype=torch.float64)
+    try:
+        given = value.detach() if isinstance(value, Tensor) else torch.tensor(value)
+        tensor = given.to(torch.float64, copy=True)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} must be a number or a sequence of numbers, got {value!r}"
+        ) from error
+    if tensor.ndim > 1 or tensor.numel() == 0:
+        raise ValueError(
+            f"{name} must be one number or one number a variable, got shape {tuple(tensor.shape)}"
+        )
+    rules = [(~tensor.isnan(), "not NaN")]
+    if above is not None:
+        rules.append((tensor > above, f"greater than {above:g}"))
+    if at_least is not None:
+        rules.append((tensor >= at_least, f"at least {at_least:g}"))
+    if below is not None:
+        rules.append((tensor < below, f"less than {below:g}"))
+    if integer:
+        rules.append((tensor.isfinite() & (tensor == tensor.round()), "a whole number"))
+    for satisfied, rule in rules:
+        if not bool(satisfied.all()):
+            bad = tensor.reshape(-1)[~satisfied.reshape(-1)][0].item()
+            raise ValueError(f"{name} must be {rule}, got {bad:g}")
+    return tensor
+
+
+def check_lengths(**values: Tensor) -> None:
+    """Raise unless the hyper-parameters with one number a variable agree on how many there are.
+
+    Example:
+        >>> check_lengths(n=torch.ones(3), min_probability=torch.ones(()))
+    """
+    lengths = {name: value.shape[0] for name, value in values.items() if value.ndim == 1}
+    if len(set(lengths.values())) > 1:
+        given = " and ".join(f"{length} for {name}" for name, length in lengths.items())
+        raise ValueError(f"{', '.join(lengths)} must be of one length, got {given}")
+
+
+def check_order(low_name: str, low: Tensor, high_name: str, high: Tensor) -> None:
+    """Raise unless ``low <= high`` wherever both are given.
+
+    Example:
+        >>> check_order("min_variance", torch.tensor(1.0), "max_variance", torch.tensor(2.0))
+    """
+    check_lengths(**{low_name: low, high_name: high})
+    wrong = low > high
+    if bool(wrong.any()):
+        least, most = (bound.expand(wrong.shape)[wrong][0].item() for bound in (low, high))
+        raise ValueError(
+            f"{high_name} must not be below {low_name}, "
+            f"got {high_name}={most:g} and {low_name}={least:g}"
+        )

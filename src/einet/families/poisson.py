@@ -1,0 +1,96 @@
+"""Poisson leaves, kept as rates."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.families.arithmetic import finite, from_interval, is_whole, to_interval
+from einet.families.base import ExponentialFamily
+from einet.families.hyper import Numbers, as_hyper
+
+__all__ = ["Poisson"]
+
+# Rates that torch draws exactly on every device; a CUDA device counts in 32 bits.
+_LARGEST_DRAWN = 1e9
+# The largest rate, so that it is finite in float32 too, whatever outlier it was computed from.
+_LARGEST = 1e30
+
+
+class Poisson(ExponentialFamily):
+    r"""Poisson :math:`p(x) = \lambda^x e^{-\lambda} / x!` over {0, 1, 2, …}.
+
+    T(x) = x, θ = log λ, A(θ) = exp θ, h(x) = 1/x!. What is stored is φ = λ.
+
+    Args:
+        min_rate: Lower bound of λ.
+
+    Example:
+        >>> family = Poisson()
+        >>> parameters = torch.tensor([[2.0]])
+        >>> family.log_prob(torch.tensor([[0.0], [1.0], [2.0]]), parameters).exp().squeeze(-1)
+        tensor([0.1353, 0.2707, 0.2707])
+    """
+
+    hyperparameters: ClassVar = ("min_rate",)
+    support: ClassVar = "integers from 0"
+
+    def __init__(self, min_rate: Numbers = 1e-6) -> None:
+        self.min_rate = as_hyper("min_rate", min_rate, above=0, below=math.inf)
+
+    @property
+    def num_statistics(self) -> int:
+        return 1
+
+    def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
+        return finite(x.clamp(min=0)).unsqueeze(-1)
+
+    def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        return torch.where(is_whole(x) & (x >= 0), -torch.lgamma(x.clamp(min=0) + 1), -math.inf)
+
+    def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
+        return theta[..., 0].exp()
+
+    def theta(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        return phi.clamp(min=torch.finfo(phi.dtype).tiny).log()
+
+    def phi(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
+        return theta.exp()
+
+    def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        return parameters.clamp(min=self.min_rate.to(parameters).unsqueeze(-1)).clamp(max=_LARGEST)
+
+    def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        low = self.min_rate.to(raw).unsqueeze(-1)
+        return to_interval(raw, low, torch.full_like(low, math.inf))
+
+    def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
+        low = self.min_rate.to(parameters).unsqueeze(-1)
+        return from_interval(parameters, low, torch.full_like(low, math.inf))
+
+    def sample(
+        self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch"]:
+        rate = parameters[..., 0]
+        drawn = rate.clamp(max=_LARGEST_DRAWN)
+        count = torch.poisson(drawn, generator=generator)
+        # A larger rate borrows the noise of the largest, which is Gaussian by then.
+        return (rate + (count - drawn) * (rate / drawn).sqrt()).round()
+
+    def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return parameters[..., 0]
+
+    def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return parameters[..., 0]
+
+    def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        return parameters[..., 0].floor()
+
+    def random_phi(
+        self, shape: tuple[int, ...], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "*batch S"]:
+        return 0.5 + torch.rand((*shape, 1), generator=generator, dtype=torch.float64)

@@ -1,0 +1,70 @@
+import math
+
+import pytest
+import torch
+
+from einet.families import Gaussian
+
+
+def fit(x: torch.Tensor, family: Gaussian | None = None) -> tuple[Gaussian, torch.Tensor]:
+    """Adapt to the data and take one full M-step."""
+    family = (family or Gaussian()).adapt(x, torch.ones_like(x, dtype=torch.bool))
+    return family, family.project(family.store(family.T(x).mean(0)))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e8])
+@pytest.mark.parametrize("deviation", [1e-2, 1.0, 1e6])
+def test_variance_far_from_the_origin(offset: float, deviation: float):
+    noise = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = offset + deviation * noise
+    family, stored = fit(x)
+    torch.testing.assert_close(family.mean(stored), x.mean(0), rtol=1e-12, atol=1e-9 * deviation)
+    # torch's own variance loses digits here, unless the offset is taken off (exactly) before.
+    variance = (x - offset).var(0, correction=0)
+    torch.testing.assert_close(family.variance(stored), variance, rtol=1e-9, atol=0)
+    # Nor does it hurt to keep the parameters in float32.
+    small = stored.float().double()
+    torch.testing.assert_close(family.variance(small), variance, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        family.log_prob(x, small), family.log_prob(x, stored), atol=1e-3, rtol=0
+    )
+
+
+def test_default_bounds_are_relative_to_the_column():
+    x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x * torch.tensor([1e-3, 1.0, 1e3])
+    family, stored = fit(x, Gaussian(relative_floor=0.01))
+    low = family.variance(family.project(stored * 0))
+    torch.testing.assert_close(low, 0.01 * x.var(0, correction=0), rtol=1e-6, atol=0)
+    assert family.project(stored * 1e9)[:, 1].isfinite().all()
+
+
+def test_given_bounds_are_in_units_of_the_data():
+    x = 100 * torch.randn(100, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    family, stored = fit(x, Gaussian(min_variance=[1e-6, 2e5], max_variance=[10.0, math.inf]))
+    torch.testing.assert_close(family.variance(stored), torch.tensor([10.0, 2e5]).double())
+
+
+def test_an_upper_bound_below_the_relative_floor_wins():
+    family = Gaussian(max_variance=1e-6)
+    stored = torch.tensor([0.0, 1.0])
+    for bounded in (family.project(stored), family.constrain(stored)):
+        torch.testing.assert_close(bounded, torch.tensor([0.0, 1e-6]))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e4 + 1 / 3, -1e8, 1e-12])
+def test_constant_columns_have_a_finite_density(value: float):
+    x = torch.full((20, 1), value, dtype=torch.float64)
+    family, stored = fit(x)
+    assert family.scale > 0
+    assert family.log_prob(x, stored).isfinite().all()
+    assert family.log_prob(x + 1 + value, stored).isfinite().all()
+    # The density is sharp, but not beyond what float32 data could tell apart.
+    assert 0 < family.variance(stored).sqrt() < 1e-4 * max(abs(value), 1)
+
+
+def test_huge_values_do_not_spoil_the_scale():
+    x = torch.tensor([[1e300], [1.0], [-1e300]], dtype=torch.float64)
+    family, stored = fit(x)
+    assert family.scale.isfinite().all()
+    assert not family.log_prob(x, stored).isnan().any()

@@ -1,0 +1,60 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from einet.families.hyper import as_hyper, check_lengths, check_order
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.float32(3), np.array(3), torch.tensor(3)])
+def test_one_number(value):
+    tensor = as_hyper("n", value)
+    assert tensor.dtype == torch.float64
+    assert tensor.shape == ()
+    assert tensor == 3
+
+
+@pytest.mark.parametrize("value", [[1, 2], (1.0, 2), np.array([1, 2]), torch.tensor([1.0, 2.0])])
+def test_one_number_a_variable(value):
+    assert torch.equal(as_hyper("n", value), torch.tensor([1.0, 2.0], dtype=torch.float64))
+
+
+def test_the_tensor_is_a_copy():
+    given = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    tensor = as_hyper("n", given)
+    assert not tensor.requires_grad
+    tensor += 1
+    assert given.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "rules", "message"),
+    [
+        (None, {}, "n is required"),
+        (math.nan, {}, "n must be not NaN, got nan"),
+        ([1, 0], {"above": 0}, "n must be greater than 0, got 0"),
+        (0.5, {"at_least": 1}, "n must be at least 1, got 0.5"),
+        (0.5, {"below": 0.5}, "n must be less than 0.5, got 0.5"),
+        (0.5, {"integer": True}, "n must be a whole number, got 0.5"),
+        (math.inf, {"integer": True}, "n must be a whole number, got inf"),
+        (
+            torch.ones(1, 1),
+            {},
+            r"n must be one number or one number a variable, got shape \(1, 1\)",
+        ),
+        ([], {}, "n must be one number or one number a variable"),
+    ],
+)
+def test_mistakes_are_named(value, rules, message):
+    with pytest.raises(ValueError, match=message):
+        as_hyper("n", value, **rules)
+
+
+def test_lengths_and_order_are_named():
+    two, three = torch.ones(2), torch.ones(3)
+    with pytest.raises(ValueError, match="a, c must be of one length, got 2 for a and 3 for c"):
+        check_lengths(a=two, b=torch.ones(()), c=three)
+    with pytest.raises(ValueError, match="high must not be below low, got high=1 and low=2"):
+        check_order("low", torch.tensor([0.0, 2.0]), "high", torch.ones(()))
+    check_order("low", torch.tensor(math.nan), "high", two)
