@@ -1,0 +1,71 @@
+"""Einsum Networks: deep generative models that answer any marginal and conditional exactly."""
+
+from einet.base import Model
+from einet.families import (
+    Bernoulli,
+    Beta,
+    Binomial,
+    Categorical,
+    Exponential,
+    ExponentialFamily,
+    Gamma,
+    Gaussian,
+    Poisson,
+)
+from einet.inference import Posterior
+from einet.learning.em import EM, StochasticEM
+from einet.learning.fit import fit
+from einet.learning.gradient import Gradient, unconstrained
+from einet.learning.history import History
+from einet.learning.learner import Learner
+from einet.learning.schedules import cosine, exponential, linear
+from einet.learning.statistics import Statistics
+from einet.mixture import Mixture
+from einet.model import Einet
+from einet.storage import FormatError, load, save
+from einet.structures import (
+    Partition,
+    RegionGraph,
+    RegionGraphBuilder,
+    StructureError,
+    poon_domingos,
+    random_trees,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EM",
+    "Bernoulli",
+    "Beta",
+    "Binomial",
+    "Categorical",
+    "Einet",
+    "Exponential",
+    "ExponentialFamily",
+    "FormatError",
+    "Gamma",
+    "Gaussian",
+    "Gradient",
+    "History",
+    "Learner",
+    "Mixture",
+    "Model",
+    "Partition",
+    "Poisson",
+    "Posterior",
+    "RegionGraph",
+    "RegionGraphBuilder",
+    "Statistics",
+    "StochasticEM",
+    "StructureError",
+    "cosine",
+    "exponential",
+    "fit",
+    "linear",
+    "load",
+    "poon_domingos",
+    "random_trees",
+    "save",
+    "unconstrained",
+]

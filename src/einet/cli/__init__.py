@@ -1,0 +1,53 @@
+"""The ``einet`` command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="einet",
+    help="Einsum Networks: generative models with exact marginals and conditionals.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Einsum Networks: generative models with exact marginals and conditionals."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the pictures and the model.")] = Path(
+        "demo"
+    ),
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 40,
+    num_sums: Annotated[int, typer.Option(min=1, help="K, the sums in each region.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+) -> None:
+    """Train on the 8×8 digits of scikit-learn; draw digits and complete covered ones."""
+    from einet.cli.demo import run
+
+    run(out, epochs=epochs, num_sums=num_sums, seed=seed)
+
+
+@app.command()
+def info(path: Annotated[Path, typer.Argument(help="A saved model.")]) -> None:
+    """Describe a saved model."""
+    from einet.storage import load
+
+    try:
+        model = load(path)
+    except (OSError, ValueError) as error:
+        typer.echo(f"einet: {error}", err=True)
+        raise typer.Exit(2) from error
+    typer.echo(str(model))
+    graph = getattr(model, "graph", None)
+    if graph is not None:
+        typer.echo(graph.summary())

@@ -1,0 +1,5 @@
+"""Reading data."""
+
+from einet.data.batch import Batch, as_batch, as_labels, as_weights
+
+__all__ = ["Batch", "as_batch", "as_labels", "as_weights"]

@@ -1,0 +1,118 @@
+"""Sums over leaf densities under their posterior probabilities p_L."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.data.batch import Batch
+from einet.kernels.memory import block_bytes, blocks
+from einet.layers import LeafBlock, LeafLayer
+
+__all__ = ["expectation", "marginals", "mean_and_variance", "state_probabilities"]
+
+
+def expectation(
+    leaf: LeafLayer,
+    flow: Float[Tensor, "leaf_nodes K batch"],
+    of: dict[LeafBlock, Float[Tensor, "K pairs"]],
+) -> Float[Tensor, "variables batch"]:
+    """Σ p_L f over the leaf densities of each variable, for a number f of each density."""
+    total = flow.new_zeros(leaf.num_variables, flow.shape[-1], dtype=torch.float64)
+    for block in leaf.leaf_blocks:
+        n, s = block.columns.shape
+        K = block.stored.shape[0]
+        factors = of[block].view(K, n, s).permute(1, 2, 0)
+        variables = block.group.variables[block.columns]
+        parts, pieces = blocks(n, flow.shape[-1], (K + s) * 8, 8 * block_bytes(flow.device))
+        for piece in pieces:
+            for part in parts:
+                p = flow[block.leaves[part]][:, :, piece].double()
+                sums = torch.bmm(factors[part], p).flatten(0, 1)
+                total[:, piece].index_add_(0, variables[part].reshape(-1), sums)
+    return total
+
+
+def mean_and_variance(
+    leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"]
+) -> tuple[Float[Tensor, "batch variables"], Float[Tensor, "batch variables"]]:
+    """Posterior mean and variance of every variable, by the law of total variance.
+
+    Moments are taken about a point in the middle of each variable's leaf means, so that nothing
+    cancels for data far from the origin.
+    """
+    means, variances, centre = {}, {}, {}
+    middle = flow.new_zeros(leaf.num_variables, dtype=torch.float64)
+    count = torch.zeros_like(middle)
+    for block in leaf.leaf_blocks:
+        stored, family = block.stored.detach().double(), block.family
+        means[block], variances[block] = family.mean(stored), family.variance(stored)
+        variables = block.group.variables[block.columns].reshape(-1)
+        middle.index_add_(0, variables, means[block].mean(0))
+        count.index_add_(0, variables, torch.ones_like(variables, dtype=torch.float64))
+    middle /= count
+    first, second = {}, {}
+    for block in leaf.leaf_blocks:
+        centre = middle[block.group.variables[block.columns].reshape(-1)]
+        first[block] = means[block] - centre
+        second[block] = variances[block] + first[block] ** 2
+    shift = expectation(leaf, flow, first)
+    variance = (expectation(leaf, flow, second) - shift**2).clamp_(min=0.0)
+    return (middle.unsqueeze(-1) + shift).T, variance.T
+
+
+def marginals(
+    leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"], query: Batch
+) -> Float[Tensor, "batch variables"]:
+    """log p(x_d | e) of each variable at the query's values."""
+    batch = flow.shape[-1]
+    log_flow = flow.double().log()
+    total = log_flow.new_full((leaf.num_variables, batch), -torch.inf)
+    for block in leaf.leaf_blocks:
+        n, s = block.columns.shape
+        K = block.stored.shape[0]
+        variables = block.group.variables[block.columns]
+        filler = block.group.family.filler
+        x = torch.where(query.mask, query.x.double(), filler)
+        stored = block.stored.detach().double().view(K, n, s, -1)
+        for leaf_number in range(n):
+            columns = variables[leaf_number]
+            family = block.group.family.at(block.columns[leaf_number])
+            values = family.log_prob(x[:, None, columns], stored[:, leaf_number].unsqueeze(0))
+            weight = log_flow[block.leaves[leaf_number]].T.unsqueeze(-1)
+            mixed = torch.logsumexp(values + weight, 1).T
+            total[columns] = torch.logaddexp(total[columns], mixed)
+    return total.T
+
+
+def state_probabilities(
+    leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"], variable: int
+) -> Float[Tensor, "batch states"]:
+    """p(x_d = s | e) of every state of one variable."""
+    for block in leaf.leaf_blocks:
+        group = block.group
+        column = (group.variables == variable).nonzero()
+        if column.numel():
+            break
+    else:
+        raise AssertionError(f"no leaf over variable {variable}")
+    family = group.family.at(column[0, 0])
+    states = family.num_states
+    if states is None:
+        raise ValueError(
+            f"variable {variable} is {type(family).__name__}, which has no finite set of states; "
+            "ask log_marginals for densities"
+        )
+    grid = torch.arange(states, dtype=torch.float64, device=flow.device)
+    total = flow.new_zeros(flow.shape[-1], states, dtype=torch.float64)
+    for block in leaf.leaf_blocks:
+        if block.group is not group:
+            continue
+        leaf_index, position = (block.columns == column[0, 0]).nonzero().unbind(1)
+        pair = leaf_index * block.columns.shape[1] + position
+        stored = block.stored.detach().double()[:, pair].unsqueeze(-2)
+        table = family.log_prob(grid, stored).exp()
+        p = flow[block.leaves[leaf_index]].double()
+        total += torch.einsum("nkb,kns->bs", p, table)
+    return total

@@ -1,0 +1,33 @@
+"""Choices of a top-down pass: drawn at random, or the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+__all__ = ["best", "draw"]
+
+
+def draw(
+    generator: torch.Generator | None,
+) -> Callable[[Float[Tensor, "visits options"]], Int[Tensor, " visits"]]:
+    """A function that draws from each row of unnormalised weights, by inverting its CDF."""
+
+    def pick(weights: Float[Tensor, "visits options"]) -> Int[Tensor, " visits"]:
+        cumulative = weights.cumsum(-1, dtype=torch.float64)
+        uniform = torch.rand(
+            (weights.shape[0], 1), generator=generator, dtype=torch.float64, device=weights.device
+        )
+        # Counting the cumulative weights at or below the target passes over weights of zero.
+        chosen = (cumulative <= uniform * cumulative[:, -1:]).sum(-1)
+        return chosen.clamp_(max=weights.shape[1] - 1)
+
+    return pick
+
+
+def best(weights: Float[Tensor, "visits options"]) -> Int[Tensor, " visits"]:
+    """The option of largest weight in each row, the first of equals."""
+    return weights.argmax(-1)

@@ -1,0 +1,120 @@
+"""Where kernels work: blocks of bounded size, scratch memory, and nodes without copies."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+__all__ = ["Rows", "block_bytes", "blocks", "scratch", "spacing"]
+
+# On a server core (1 MiB of L2 cache, 32 MiB of shared L3) blocks of 1–2 MiB are fastest: smaller
+# ones lose to the overhead of each call, larger ones to memory traffic. A GPU wants to be filled.
+_CPU_BLOCK_BYTES = 3 << 19
+_GPU_BLOCK_BYTES = 256 << 20
+# One row alone may be larger than that, as matrix products of few columns are slow.
+_ROW_FACTOR = 3
+_FEWEST_COLUMNS = 64
+
+_kept = threading.local()
+
+
+def block_bytes(device: torch.device) -> int:
+    """How large a temporary block may be on ``device``."""
+    return _CPU_BLOCK_BYTES if device.type == "cpu" else _GPU_BLOCK_BYTES
+
+
+def blocks(rows: int, batch: int, bytes_each: int, budget: int) -> tuple[list[slice], list[slice]]:
+    """Cut ``rows × batch`` cells of ``bytes_each`` into blocks of about ``budget`` bytes.
+
+    The batch is cut only where a single row would be much larger than that.
+
+    Example:
+        >>> blocks(rows=3, batch=100, bytes_each=1000, budget=250_000)
+        ([slice(0, 2, None), slice(2, 3, None)], [slice(0, 100, None)])
+    """
+    columns = max(_FEWEST_COLUMNS, _ROW_FACTOR * budget // max(1, bytes_each))
+    pieces = max(1, -(-batch // columns))
+    columns = max(1, -(-batch // pieces))
+    height = max(1, budget // (bytes_each * columns))
+    return _slices(rows, height), _slices(batch, columns)
+
+
+def _slices(total: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, total)) for start in range(0, total, step)]
+
+
+def scratch(name: str, shape: Sequence[int], like: Tensor) -> Tensor:
+    """An uninitialised tensor that lives until the next call with the same name.
+
+    A fresh block of a megabyte costs as much in page faults as the arithmetic on it, so on a CPU
+    each thread keeps its own. The CUDA allocator caches by itself.
+    """
+    if like.device.type != "cpu":
+        return like.new_empty(shape)
+    size = math.prod(shape)
+    key = (name, like.dtype)
+    tensors: dict[tuple[str, torch.dtype], Tensor] = _kept.__dict__.setdefault("tensors", {})
+    if key not in tensors or tensors[key].numel() < size:
+        with torch.inference_mode(False):
+            tensors[key] = torch.empty(size, dtype=like.dtype)
+    return tensors[key][:size].view(shape)
+
+
+def spacing(index: Sequence[int]) -> int | None:
+    """The common difference of equally spaced, increasing numbers; None for any others.
+
+    Example:
+        >>> spacing([1, 3, 5]), spacing([7]), spacing([0, 1, 3])
+        (2, 1, None)
+    """
+    if len(index) == 1:
+        return 1
+    step = index[1] - index[0]
+    if step > 0 and list(index) == list(range(index[0], index[-1] + 1, step)):
+        return step
+    return None
+
+
+@dataclass
+class Rows:
+    """Rows of a tensor by number, taken as a view where the numbers are equally spaced.
+
+    ``first`` is the number of the first row: kept as a Python number to spare a look at the device.
+    """
+
+    index: Int[Tensor, " rows"]
+    first: int
+    step: int | None
+
+    def _slice(self, part: slice) -> slice:
+        assert self.step is not None
+        last = self.first + self.step * (part.stop - 1)
+        return slice(self.first + self.step * part.start, last + 1, self.step)
+
+    def take(self, tensor: Tensor, part: slice, name: str) -> Tensor:
+        """``tensor[index[part]]``: a view, or a copy in the scratch memory of that name."""
+        if self.step is not None:
+            return tensor[self._slice(part)]
+        index = self.index[part]
+        out = scratch(name, (index.shape[0], *tensor.shape[1:]), tensor)
+        return torch.index_select(tensor, 0, index, out=out)
+
+    def add_(self, tensor: Tensor, part: slice, values: Tensor) -> None:
+        """``tensor[index[part]] += values``, adding up where a row occurs more than once."""
+        if self.step is not None:
+            tensor[self._slice(part)] += values
+        else:
+            tensor.index_add_(0, self.index[part], values)
+
+    def put_(self, tensor: Tensor, part: slice, values: Tensor) -> None:
+        """``tensor[index[part]] = values`` for rows that do not repeat."""
+        if self.step is not None:
+            tensor[self._slice(part)] = values
+        else:
+            tensor.index_copy_(0, self.index[part], values)

@@ -1,0 +1,236 @@
+"""The arithmetic of the inner layers in plain torch: any device, float32 and float64.
+
+A node's K values are kept as ``(v, m)``: ``v[node, K, batch]`` in [0, 1] with maximum 1 over K,
+and one log-scale ``m[node, batch]`` (float64), so that the node's value is ``v·exp(m)``. All-zero
+``v`` with ``m = −∞`` is an impossible node. ``peak[node, batch]`` is the maximum a layer divided
+by; the backward pass treats it and ``m`` as constants and differentiates with respect to ``v``
+only: the two effects cancel.
+
+Outer products are formed in blocks of bounded size and never stored: a block stays in a core's
+cache on a CPU and fills the machine on a GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from einet.kernels.memory import Rows, block_bytes, blocks, scratch
+
+__all__ = [
+    "Children",
+    "Nodes",
+    "einsum_backward",
+    "einsum_forward",
+    "mixing_backward",
+    "mixing_forward",
+    "scaled",
+]
+
+
+@dataclass
+class Nodes:
+    """Values of many nodes for one batch; see the module's description of ``(v, m)``."""
+
+    v: Float[Tensor, "nodes K batch"]
+    m: Float[Tensor, "nodes batch"]
+    peak: Float[Tensor, "nodes batch"]
+
+    @classmethod
+    def empty(cls, nodes: int, K: int, batch: int, like: Tensor) -> Nodes:
+        new = like.new_empty
+        return cls(
+            v=new(nodes, K, batch),
+            m=new(nodes, batch, dtype=torch.float64),
+            peak=new(nodes, batch),
+        )
+
+    def __getitem__(self, item: slice) -> Nodes:
+        return Nodes(self.v[item], self.m[item], self.peak[item])
+
+
+def scaled(log_values: Float[Tensor, "nodes K batch"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """``(v, m)`` of given log values; −∞ throughout gives ``v = 0``, ``m = −∞``."""
+    m = log_values.amax(1)
+    shift = m.clamp(min=torch.finfo(m.dtype).min)
+    v = (log_values - shift.unsqueeze(1)).to(dtype).exp_()
+    return v, m.double()
+
+
+def _finish(values: Tensor, log_scale: Tensor, out: Nodes) -> None:
+    """Divide by the largest of K values and move it into the log-scale."""
+    torch.amax(values, 1, out=out.peak)
+    torch.add(log_scale, out.peak.double().log(), out=out.m)
+    values /= out.peak.unsqueeze(1).clamp(min=torch.finfo(values.dtype).tiny)
+
+
+def _unpeak(gradient: Tensor, peak: Tensor) -> Tensor:
+    """The gradient before the division by ``peak``; zero on impossible rows."""
+    inverse = torch.where(peak > 0, peak, torch.inf).reciprocal_()
+    return gradient * inverse.unsqueeze(1)
+
+
+# -- einsum layer: S_lk = W_lkij N_li N'_lj (eq. 5) ---------------------------------------------
+
+
+@dataclass
+class Children:
+    """The two children of each of L sums: I entries on the left, J on the right.
+
+    Without ``right`` the second factor is the constant 1, and J = 1.
+    """
+
+    left: Rows
+    right: Rows | None
+    num_left: int
+    num_right: int
+
+    def take(self, v: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        """Values ``[part, I, 1, batch]`` and ``[part, 1, J, batch]`` of both."""
+        left = self.left.take(v, part, "left")[:, : self.num_left, None]
+        if self.right is None:
+            return left, v.new_ones(1).expand(left.shape[0], 1, 1, v.shape[-1])
+        return left, self.right.take(v, part, "right")[:, None, : self.num_right]
+
+    def log_scale(self, m: Float[Tensor, "nodes batch"]) -> Float[Tensor, "L batch"]:
+        """The log-scale of their product."""
+        total = m.index_select(0, self.left.index)
+        return total if self.right is None else total.add_(m.index_select(0, self.right.index))
+
+
+def einsum_forward(
+    weight: Float[Tensor, "L K_out IJ"],
+    nodes: Nodes,
+    children: Children,
+    out: Nodes,
+    maximise: bool = False,
+) -> None:
+    """One einsum layer into ``out``; with ``maximise`` the sum over (i, j) becomes a maximum."""
+    num, outputs, options = weight.shape
+    batch = nodes.v.shape[-1]
+    cell = options * weight.element_size() * (outputs if maximise else 1)
+    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(weight.device))
+    for rows in row_blocks:
+        left, right = children.take(nodes.v, rows)
+        for columns in column_blocks:
+            product = _outer(left[..., columns], right[..., columns]).flatten(1, 2)
+            if maximise:
+                out.v[rows, :, columns] = (weight[rows].unsqueeze(-1) * product.unsqueeze(1)).amax(
+                    2
+                )
+            elif len(column_blocks) == 1:
+                torch.bmm(weight[rows], product, out=out.v[rows])
+            else:
+                out.v[rows, :, columns] = torch.bmm(weight[rows], product)
+    _finish(out.v, children.log_scale(nodes.m), out)
+
+
+def einsum_backward(
+    weight: Float[Tensor, "L K_out IJ"],
+    nodes: Nodes,
+    children: Children,
+    peak: Float[Tensor, "L batch"],
+    gradient: Float[Tensor, "L K_out batch"],
+    weight_gradient: Float[Tensor, "L K_out IJ"] | None,
+    child_gradient: Float[Tensor, "nodes K batch"],
+) -> None:
+    """Add the children's gradients to ``child_gradient``, and ∂/∂W (n of eq. 6) if asked for."""
+    num, _, options = weight.shape
+    batch = nodes.v.shape[-1]
+    upper = _unpeak(gradient, peak)
+    cell = options * weight.element_size()
+    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(weight.device))
+    for rows in row_blocks:
+        left, right = children.take(nodes.v, rows)
+        to_left, to_right = torch.empty_like(left[:, :, 0]), torch.empty_like(right[:, 0])
+        for columns in column_blocks:
+            first, second = left[..., columns], right[..., columns]
+            above = upper[rows, :, columns]
+            product = _outer(first, second)
+            if weight_gradient is not None:
+                weight_gradient[rows].baddbmm_(above, product.flatten(1, 2).transpose(1, 2))
+            below = scratch("below", product.shape, product)
+            torch.bmm(weight[rows].transpose(1, 2), above, out=below.flatten(1, 2))
+            torch.sum(torch.mul(below, second, out=product), 2, out=to_left[..., columns])
+            torch.sum(below.mul_(first), 1, out=to_right[..., columns])
+        children.left.add_(child_gradient[:, : children.num_left], rows, to_left)
+        if children.right is not None:
+            children.right.add_(child_gradient[:, : children.num_right], rows, to_right)
+
+
+def _outer(left: Tensor, right: Tensor) -> Float[Tensor, "part I J columns"]:
+    """The outer product over entries, in scratch memory."""
+    shape = (left.shape[0], left.shape[1], right.shape[2], left.shape[-1])
+    return torch.mul(left, right, out=scratch("product", shape, left))
+
+
+# -- mixing layer: S_nk = Σ_c w_nck N_nck (appendix B) ------------------------------------------
+
+
+def mixing_forward(
+    weight: Float[Tensor, "n C K"],
+    children: Nodes,
+    index: Int[Tensor, "n C"],
+    out: Nodes,
+    maximise: bool = False,
+) -> None:
+    """Element-wise mixtures of C children each, into ``out``."""
+    num, count, K = weight.shape
+    batch = children.v.shape[-1]
+    cell = count * K * children.v.element_size()
+    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(children.v.device))
+    log_scale = torch.empty_like(out.m)
+    for rows in row_blocks:
+        relative, log_scale[rows] = _relative_scales(children.m, index[rows])
+        relative = relative.to(weight.dtype)
+        picked = index[rows].reshape(-1)
+        for columns in column_blocks:
+            some = children.v[:, :K, columns]
+            terms = scratch("terms", (len(picked), K, some.shape[-1]), some)
+            terms = torch.index_select(some, 0, picked, out=terms)
+            terms = terms.view(-1, count, K, some.shape[-1])
+            terms *= relative[:, :, None, columns]
+            terms *= weight[rows].unsqueeze(-1)
+            out.v[rows, :, columns] = terms.amax(1) if maximise else terms.sum(1)
+    _finish(out.v, log_scale, out)
+
+
+def mixing_backward(
+    weight: Float[Tensor, "n C K"],
+    children: Nodes,
+    index: Int[Tensor, "n C"],
+    peak: Float[Tensor, "n batch"],
+    gradient: Float[Tensor, "n K batch"],
+    weight_gradient: Float[Tensor, "n C K"] | None,
+    child_gradient: Float[Tensor, "nodes K_max batch"],
+) -> None:
+    """Writes the children's gradients; adds ∂/∂w to ``weight_gradient`` if given.
+
+    Every child of a mixing layer is a simple sum with this one parent, so writing is enough.
+    """
+    num, count, K = weight.shape
+    batch = gradient.shape[-1]
+    upper = _unpeak(gradient, peak)
+    cell = count * K * gradient.element_size()
+    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(gradient.device))
+    for rows in row_blocks:
+        relative = _relative_scales(children.m, index[rows])[0].to(weight.dtype)
+        picked = index[rows].reshape(-1)
+        for columns in column_blocks:
+            above = upper[rows, None, :, columns] * relative[:, :, None, columns]
+            if weight_gradient is not None:
+                values = children.v[:, :K, columns].index_select(0, picked)
+                weight_gradient[rows] += (values.view(above.shape) * above).sum(-1)
+            above *= weight[rows].unsqueeze(-1)
+            child_gradient[picked, :K, columns] = above.flatten(0, 1)
+
+
+def _relative_scales(m: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """exp(m_c − M) and M = max_c m_c for children ``index[n, C]``; zero where M = −∞."""
+    scales = m.index_select(0, index.reshape(-1)).view(*index.shape, -1)
+    largest = scales.amax(1)
+    shift = largest.clamp(min=torch.finfo(largest.dtype).min)
+    return (scales - shift.unsqueeze(1)).exp_(), largest

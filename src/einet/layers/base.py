@@ -1,0 +1,116 @@
+"""The contract of the inner layers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from einet.kernels.torch import Nodes
+
+__all__ = ["Descent", "SumLayer", "Values", "Visits"]
+
+
+@dataclass
+class Values:
+    """The values of a whole circuit for one batch.
+
+    ``body`` holds every leaf and inner sum, K values each; ``top`` the root and, where the root has
+    several partitions, the simple sums it mixes, one value for each class.
+    """
+
+    body: Nodes
+    top: Nodes
+
+    def space(self, name: str) -> Nodes:
+        return self.top if name == "top" else self.body
+
+
+@dataclass
+class Visits:
+    """Nodes a top-down pass has reached: entry ``k`` of ``node`` for sample ``sample``."""
+
+    node: Int[Tensor, " visits"]
+    k: Int[Tensor, " visits"]
+    sample: Int[Tensor, " visits"]
+
+    def __getitem__(self, item: Tensor | slice) -> Visits:
+        return Visits(self.node[item], self.k[item], self.sample[item])
+
+    @staticmethod
+    def cat(parts: list[Visits]) -> Visits:
+        return Visits(
+            torch.cat([part.node for part in parts]),
+            torch.cat([part.k for part in parts]),
+            torch.cat([part.sample for part in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a top-down pass chooses: ``pick`` draws (or takes the best) from rows of weights.
+
+    With ``values`` the choice is a posteriori, under the evidence those values were computed from:
+    sample ``s`` belongs to row ``s % batch``. Without them it is a priori.
+    """
+
+    pick: Callable[[Float[Tensor, "visits options"]], Int[Tensor, " visits"]]
+    maximise: bool = False
+    values: Values | None = None
+
+    def reduce(self, terms: Tensor) -> Tensor:
+        return terms.amax(-1) if self.maximise else terms.sum(-1)
+
+
+class SumLayer(nn.Module, ABC):
+    """One layer of sums: it reads nodes computed before and writes ``num_nodes`` new ones.
+
+    A new kind of sum layer implements the methods below; compiling, learning, sampling and
+    maximising then work with it. A layer reads from ``source`` and writes to ``target``, either
+    ``"body"`` or ``"top"`` (see :class:`Values`), at ``start`` and following.
+    """
+
+    weight: nn.Parameter
+    source: str
+    target: str
+    start: int
+    num_nodes: int
+    num_outputs: int
+
+    @property
+    def slots(self) -> slice:
+        return slice(self.start, self.start + self.num_nodes)
+
+    def written(self, values: Values) -> Nodes:
+        """This layer's part of ``values``."""
+        nodes = values.space(self.target)[self.slots]
+        return Nodes(nodes.v[:, : self.num_outputs], nodes.m, nodes.peak)
+
+    @abstractmethod
+    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
+        """Compute this layer's nodes in ``values`` with the given weights."""
+
+    @abstractmethod
+    def backpropagate(
+        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Tensor | None
+    ) -> None:
+        """From ∂/∂v of this layer's nodes to ∂/∂v of what it read; adds ∂/∂weight to ``statistic``.
+
+        ``gradient["body"]`` and ``gradient["top"]`` have the shape of the values.
+        """
+
+    @abstractmethod
+    def descend(self, visits: Visits, descent: Descent) -> Visits:
+        """Replace visits of this layer's nodes (numbered from 0) by visits of nodes it read."""
+
+    @abstractmethod
+    def simplices(self, tensor: Tensor) -> list[Tensor]:
+        """Views of a tensor shaped like ``weight`` whose last axis is one sum's distribution."""
+
+    @abstractmethod
+    def from_simplices(self, views: list[Tensor]) -> Tensor:
+        """The inverse of :meth:`simplices`, differentiable."""

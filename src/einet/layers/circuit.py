@@ -1,0 +1,220 @@
+"""A region graph compiled into einsum and mixing layers, and how values and gradients run in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from einet.kernels.torch import Nodes
+from einet.layers.base import Descent, SumLayer, Values, Visits
+from einet.layers.einsum import EinsumLayer
+from einet.layers.mixing import MixingLayer
+from einet.structures import RegionGraph
+
+__all__ = ["Circuit"]
+
+
+class Circuit(nn.Module):
+    """The inner layers of an Einet: everything above the leaves.
+
+    Nodes 0, 1, … are the leaves in the order of ``graph.leaves``; each layer appends its own. The
+    compiled order is part of the saved format (see :mod:`einet.reference`).
+
+    Args:
+        graph: The structure; partitions with more than two children are binarised here.
+        num_leaves: Entries of a leaf.
+        num_sums: Entries of an inner sum.
+        num_classes: Entries of the root.
+    """
+
+    def __init__(
+        self, graph: RegionGraph, num_leaves: int, num_sums: int, num_classes: int
+    ) -> None:
+        super().__init__()
+        self.num_leaf_nodes = len(graph.leaves)
+        self.num_leaves, self.num_sums, self.num_classes = num_leaves, num_sums, num_classes
+        compiler = _Compiler(graph.binarized(), num_leaves, num_sums, num_classes)
+        self.layers = nn.ModuleList(compiler.layers)
+        self.num_body, self.num_top = compiler.size["body"], compiler.size["top"]
+
+    @property
+    def sum_layers(self) -> list[SumLayer]:
+        """The layers, bottom up."""
+        return list(self.layers)  # type: ignore[arg-type]
+
+    @property
+    def weights(self) -> list[Tensor]:
+        return [layer.weight for layer in self.sum_layers]
+
+    @property
+    def width(self) -> int:
+        """Entries reserved for a node of the body."""
+        return max(self.num_leaves, self.num_sums)
+
+    def randomize(self, generator: torch.Generator | None = None) -> None:
+        """Draw every sum's weights uniformly from the simplex."""
+        with torch.no_grad():
+            for layer in self.sum_layers:
+                draws = layer.weight.data.exponential_(generator=generator)
+                for simplex in layer.simplices(draws.clamp_(min=1e-6)):
+                    simplex /= simplex.sum(-1, keepdim=True)
+
+    # -- values --------------------------------------------------------------------------------
+
+    def empty_values(self, batch: int, like: Tensor) -> Values:
+        """Uninitialised values for a batch; the leaves are to be written into the first nodes."""
+        return Values(
+            Nodes.empty(self.num_body, self.width, batch, like),
+            Nodes.empty(self.num_top, self.num_classes, batch, like),
+        )
+
+    def propagate_(
+        self, weights: list[Tensor], values: Values, maximise: bool = False
+    ) -> Float[Tensor, "classes batch"]:
+        """Fill ``values`` above the leaves and return the root's log values (float64)."""
+        for layer, weight in zip(self.sum_layers, weights, strict=True):
+            layer.propagate(weight, values, maximise)
+        return values.top.v[-1].double().log() + values.top.m[-1]
+
+    def backpropagate_(
+        self,
+        weights: list[Tensor],
+        values: Values,
+        seed: Float[Tensor, "classes batch"],
+        statistics: list[Tensor] | None,
+    ) -> Float[Tensor, "leaf_nodes leaves batch"]:
+        """Gradients with respect to the leaves' v, given those of the root's log values.
+
+        Adds ∂/∂W of every layer to ``statistics`` where given.
+        """
+        top, body = values.top.v, values.body.v
+        gradient = {"top": torch.zeros_like(top), "body": torch.zeros_like(body)}
+        root = top[-1]
+        gradient["top"][-1] = torch.where(root > 0, seed.to(root.dtype) / root, 0)
+        added = [None] * len(weights) if statistics is None else statistics
+        for layer, weight, statistic in reversed(
+            list(zip(self.sum_layers, weights, added, strict=True))
+        ):
+            layer.backpropagate(weight, values, gradient, statistic)
+        return gradient["body"][: self.num_leaf_nodes, : self.num_leaves]
+
+    def forward(
+        self,
+        v: Float[Tensor, "leaf_nodes leaves batch"],
+        m: Float[Tensor, "leaf_nodes batch"],
+    ) -> Float[Tensor, "classes batch"]:
+        """Log values of the root from scaled leaf values; differentiable in all of them."""
+        return _Propagate.apply(self, v, m, *self.weights)  # type: ignore[return-value]
+
+    # -- choices -------------------------------------------------------------------------------
+
+    def descend(self, classes: Tensor, descent: Descent) -> Visits:
+        """Follow choices from the root's entry ``classes[sample]`` down to leaves."""
+        samples = torch.arange(classes.shape[0], device=classes.device)
+        offset = {"body": 0, "top": self.num_body}
+        last = self.num_body + self.num_top - 1
+        visits = Visits(torch.full_like(samples, last), classes, samples)
+        for layer in reversed(self.sum_layers):
+            begin = layer.start + offset[layer.target]
+            here = (visits.node >= begin) & (visits.node < begin + layer.num_nodes)
+            if not bool(here.any()):
+                continue
+            reached = visits[here]
+            reached.node = reached.node - begin
+            below = layer.descend(reached, descent)
+            below.node = below.node + offset[layer.source]
+            visits = below if bool(here.all()) else Visits.cat([visits[~here], below])
+        return visits
+
+
+class _Compiler:
+    """Places every partition of a binarised graph in a layer (Algorithm 1, appendix A)."""
+
+    def __init__(
+        self, graph: RegionGraph, num_leaves: int, num_sums: int, num_classes: int
+    ) -> None:
+        self.graph = graph
+        self.layers: list[SumLayer] = []
+        self.size = {"body": len(graph.leaves), "top": 0}
+        self.num_sums, self.num_classes = num_sums, num_classes
+        self.node = {region: node for node, region in enumerate(graph.leaves)}
+        self.entries = dict.fromkeys(graph.leaves, num_leaves)
+        for regions in graph.layers()[1:]:
+            self._add(regions)
+        if graph.root in self.node and not self.layers:
+            # The root is a leaf: a plain mixture of its densities.
+            leaf = EinsumLayer([0], [-1], num_leaves, 1, num_classes, 0, "top")
+            self.layers.append(leaf)
+            self.size["top"] = 1
+
+    def _add(self, regions: tuple[int, ...]) -> None:
+        top = regions == (self.graph.root,)
+        space, outputs = ("top", self.num_classes) if top else ("body", self.num_sums)
+        ordered = sorted(regions, key=lambda region: len(self.graph.partitions_of(region)))
+        # One einsum layer, unless leaves and sums differ in their number of entries.
+        kinds: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for region in ordered:
+            for partition in self.graph.partitions_of(region):
+                a, b = self._children(partition)
+                kinds[self.entries[a], self.entries[b]].append(partition)
+        simple: dict[int, int] = {}
+        for (num_left, num_right), partitions in kinds.items():
+            pairs = [self._children(partition) for partition in partitions]
+            left, right = (
+                [self.node[region] for region in side] for side in zip(*pairs, strict=True)
+            )
+            start = self.size[space]
+            self.layers.append(EinsumLayer(left, right, num_left, num_right, outputs, start, space))
+            simple |= {partition: start + i for i, partition in enumerate(partitions)}
+            self.size[space] += len(partitions)
+        mixed = []
+        for region in ordered:
+            nodes = [simple[partition] for partition in self.graph.partitions_of(region)]
+            self.entries[region] = outputs
+            if len(nodes) == 1:
+                self.node[region] = nodes[0]
+            else:
+                self.node[region] = self.size[space] + len(mixed)
+                mixed.append(nodes)
+        if mixed:
+            self.layers.append(MixingLayer(mixed, outputs, self.size[space], space))
+            self.size[space] += len(mixed)
+
+    def _children(self, partition: int) -> tuple[int, int]:
+        a, b = self.graph.partitions[partition].children
+        return (a, b) if self.entries[a] >= self.entries[b] else (b, a)
+
+
+class _Propagate(torch.autograd.Function):
+    """The circuit as one differentiable function of leaf values and weights."""
+
+    @staticmethod
+    def forward(ctx: Any, circuit: Circuit, v: Tensor, m: Tensor, *weights: Tensor) -> Tensor:
+        values = circuit.empty_values(v.shape[-1], v)
+        count = circuit.num_leaf_nodes
+        values.body.v[:count, : circuit.num_leaves] = v
+        values.body.m[:count] = m
+        root = circuit.propagate_(list(weights), values)
+        ctx.circuit, ctx.values = circuit, values
+        ctx.save_for_backward(*weights)
+        return root
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, seed: Tensor) -> tuple[Tensor | None, ...]:
+        weights = list(ctx.saved_tensors)
+        statistics = (
+            [torch.zeros_like(w) for w in weights] if any(ctx.needs_input_grad[3:]) else None
+        )
+        to_leaves = ctx.circuit.backpropagate_(weights, ctx.values, seed, statistics)
+        to_scales = None
+        if ctx.needs_input_grad[2]:
+            # A leaf's m scales all its entries, so that it gets the sum of their p_L.
+            count, entries = to_leaves.shape[:2]
+            to_scales = (to_leaves * ctx.values.body.v[:count, :entries]).sum(1).double()
+        return None, to_leaves, to_scales, *(statistics or [None] * len(weights))

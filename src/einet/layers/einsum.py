@@ -1,0 +1,117 @@
+"""The einsum layer: L sums, each over the outer product of two children."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from einet.kernels import torch as kernel
+from einet.kernels.memory import Rows, block_bytes, spacing
+from einet.kernels.torch import Children
+from einet.layers.base import Descent, SumLayer, Values, Visits
+
+__all__ = ["EinsumLayer"]
+
+
+class EinsumLayer(SumLayer):
+    r"""Equation (5) of the paper: :math:`S_{lk} = W_{lkij} N_{li} N'_{lj}`.
+
+    ``weight[l, k, i·J + j]`` is :math:`W_{lkij}`, normalised over (i, j). A ``right`` child of −1
+    is the constant 1 (J = 1): the sum is then over the entries of its left child alone.
+
+    Args:
+        left, right: Node numbers of the two children of each sum.
+        num_left, num_right: Their numbers of entries, I and J.
+        num_outputs: K, the entries of each sum.
+        start: Where the layer's nodes begin in its target space.
+        target: ``"body"``, or ``"top"`` for the root.
+    """
+
+    left: Int[Tensor, " L"]
+    right: Int[Tensor, " L"]
+
+    def __init__(
+        self,
+        left: list[int],
+        right: list[int],
+        num_left: int,
+        num_right: int,
+        num_outputs: int,
+        start: int,
+        target: str = "body",
+    ) -> None:
+        super().__init__()
+        self.source, self.target = "body", target
+        self.start, self.num_nodes, self.num_outputs = start, len(left), num_outputs
+        self.num_left, self.num_right = num_left, num_right
+        self.unary = right[0] < 0
+        self._left = (left[0], spacing(left))
+        self._right = (right[0], spacing(right))
+        self.register_buffer("left", torch.tensor(left))
+        self.register_buffer("right", torch.tensor(right))
+        self.weight = nn.Parameter(torch.empty(len(left), num_outputs, num_left * num_right))
+
+    def _children(self) -> Children:
+        left = Rows(self.left, *self._left)
+        right = None if self.unary else Rows(self.right, *self._right)
+        return Children(left, right, self.num_left, self.num_right)
+
+    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
+        kernel.einsum_forward(weight, values.body, self._children(), self.written(values), maximise)
+
+    def backpropagate(
+        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Tensor | None
+    ) -> None:
+        above = gradient[self.target][self.slots, : self.num_outputs]
+        peak = self.written(values).peak
+        kernel.einsum_backward(
+            weight, values.body, self._children(), peak, above, statistic, gradient["body"]
+        )
+
+    def descend(self, visits: Visits, descent: Descent) -> Visits:
+        shape = (self.num_nodes, self.num_outputs, self.num_left, self.num_right)
+        weight = self.weight.detach().view(shape)
+        marginal = None if descent.values is not None else descent.reduce(weight)
+        size = self.num_left * self.num_right * weight.element_size()
+        step = max(1, block_bytes(weight.device) * 16 // size)
+        parts = []
+        for begin in range(0, visits.node.shape[0], step):
+            parts.append(
+                self._descend(visits[slice(begin, begin + step)], descent, weight, marginal)
+            )
+        return Visits.cat(parts) if parts else visits
+
+    def _descend(
+        self,
+        visits: Visits,
+        descent: Descent,
+        weight: Float[Tensor, "L K I J"],
+        marginal: Float[Tensor, "L K I"] | None,
+    ) -> Visits:
+        left, right = self.left[visits.node], self.right[visits.node]
+        if marginal is not None:
+            i = descent.pick(marginal[visits.node, visits.k])
+            of_j = weight[visits.node, visits.k, i]
+        else:
+            assert descent.values is not None
+            v = descent.values.body.v
+            row = visits.sample % v.shape[-1]
+            joint = weight[visits.node, visits.k]
+            if not self.unary:
+                joint = joint * v[right, : self.num_right, row].unsqueeze(1)
+            i = descent.pick(descent.reduce(joint) * v[left, : self.num_left, row])
+            of_j = joint[torch.arange(i.shape[0], device=i.device), i]
+        to_left = Visits(left, i, visits.sample)
+        if self.unary:
+            return to_left
+        return Visits.cat([to_left, Visits(right, descent.pick(of_j), visits.sample)])
+
+    def simplices(self, tensor: Tensor) -> list[Tensor]:
+        return [tensor]
+
+    def from_simplices(self, views: list[Tensor]) -> Tensor:
+        return views[0]
+
+    def extra_repr(self) -> str:
+        return f"L={self.num_nodes}, K={self.num_outputs}, I={self.num_left}, J={self.num_right}"

@@ -1,0 +1,1 @@
+"""Learning: expected statistics, EM, gradients, and the loop around them."""

@@ -1,0 +1,84 @@
+"""The training loop's dealings with whoever sits before it: Ctrl-C and the progress bar."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+__all__ = ["Bar", "Interrupt"]
+
+
+class Interrupt:
+    """Turns the first Ctrl-C into a request to stop, looked at where stopping does no harm."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: Any = None
+
+    def __enter__(self) -> Interrupt:
+        # Python allows handlers in its main thread only. None was not set from Python and could
+        # not be put back; a program that ignores Ctrl-C goes on doing so.
+        if threading.current_thread() is threading.main_thread():
+            previous = signal.getsignal(signal.SIGINT)
+            if previous not in (None, signal.SIG_IGN):
+                self._previous = previous
+                signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __exit__(self, *error: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+
+class Bar:
+    """The progress bar; nothing where it was not asked for or nobody would see it move."""
+
+    def __init__(self, epochs: int, steps: int, asked_for: bool) -> None:
+        console = Console(stderr=True)
+        self._each = steps // epochs
+        self._progress: Progress | None = None
+        # Not console.is_terminal: FORCE_COLOR, as CI sets it, would fill logs with moving bars.
+        if asked_for and (console.file.isatty() or console.is_jupyter):
+            self._progress = Progress(
+                TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+                BarColumn(),
+                TextColumn("train {task.fields[train]}{task.fields[valid]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=console,
+            )
+            self._task = self._progress.add_task(
+                "", total=steps, epoch=1, epochs=epochs, train="…", valid=""
+            )
+
+    def __enter__(self) -> Bar:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def advance(self) -> None:
+        """One more step is done."""
+        if self._progress is not None:
+            done = self._progress.tasks[0].completed
+            self._progress.update(self._task, advance=1, epoch=int(done) // self._each + 1)
+
+    def show(self, train: float | None = None, valid: float | None = None) -> None:
+        """New log-likelihoods."""
+        if self._progress is not None and train is not None:
+            self._progress.update(self._task, train=f"{train:.6g}")
+        if self._progress is not None and valid is not None:
+            self._progress.update(self._task, valid=f"  valid {valid:.6g}")
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()

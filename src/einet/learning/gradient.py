@@ -1,0 +1,192 @@
+"""Gradient learning: unconstrained parameters behind the canonical ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from einet.base import Model
+from einet.layers import LeafBlock, SumLayer
+from einet.learning.learner import Learner
+from einet.learning.m_step import RELATIVE_FLOOR
+
+__all__ = ["Gradient", "unconstrained"]
+
+
+class _Simplex(nn.Module):
+    """Weights of a sum layer as softmax of reals, mixed with the floor."""
+
+    def __init__(self, layer: SumLayer) -> None:
+        super().__init__()
+        self._layer = (layer,)
+
+    def forward(self, raw: Tensor) -> Tensor:
+        layer = self._layer[0]
+        views = layer.simplices(raw)
+        return layer.from_simplices(
+            [RELATIVE_FLOOR / v.shape[-1] + (1 - RELATIVE_FLOOR) * v.softmax(-1) for v in views]
+        )
+
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        layer = self._layer[0]
+        tiny = torch.finfo(weight.dtype).tiny
+        return layer.from_simplices(
+            [
+                (v - RELATIVE_FLOOR / v.shape[-1]).clamp(min=tiny).log()
+                for v in layer.simplices(weight)
+            ]
+        )
+
+
+class _Constrained(nn.Module):
+    """Stored leaf parameters as the family's function of reals."""
+
+    def __init__(self, block: LeafBlock) -> None:
+        super().__init__()
+        self._block = (block,)
+
+    def forward(self, raw: Tensor) -> Tensor:
+        return self._block[0].family.constrain(raw.double()).to(raw.dtype)
+
+    def right_inverse(self, stored: Tensor) -> Tensor:
+        family = self._block[0].family
+        return family.unconstrain(family.project(stored.double())).to(stored.dtype)
+
+
+class _LogSimplex(nn.Module):
+    """A log class prior, or log weights of a mixture, as log-softmax of reals."""
+
+    def forward(self, raw: Tensor) -> Tensor:
+        return raw.log_softmax(-1)
+
+    def right_inverse(self, logs: Tensor) -> Tensor:
+        return logs
+
+
+@contextmanager
+def unconstrained(model: Model) -> Iterator[Model]:
+    """Within this context ``model.parameters()`` are free reals, fit for any ``torch.optim``.
+
+    The model stays normalised at every point. On leaving, its canonical parameters are set to
+    where the optimiser went.
+
+    Example:
+        >>> import einet, torch
+        >>> model = einet.Einet(einet.random_trees(4, 1, 2), einet.Gaussian(), num_sums=3)
+        >>> x = torch.randn(32, 4)
+        >>> with einet.unconstrained(model):
+        ...     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        ...     for _ in range(3):
+        ...         optimizer.zero_grad()
+        ...         (-model.log_prob(x).mean()).backward()
+        ...         optimizer.step()
+        >>> abs(model.log_normalizer().item()) < 1e-5
+        True
+    """
+    attach(model)
+    try:
+        yield model
+    finally:
+        detach(model)
+
+
+def attach(model: Model) -> None:
+    """Put unconstrained parameters behind the canonical ones."""
+    from einet.mixture import Mixture
+    from einet.model import Einet
+
+    for module in list(model.modules()):
+        if isinstance(module, SumLayer):
+            parametrize.register_parametrization(module, "weight", _Simplex(module))
+        elif isinstance(module, LeafBlock):
+            parametrize.register_parametrization(module, "stored", _Constrained(module))
+        elif isinstance(module, Einet) and module.num_classes > 1:
+            parametrize.register_parametrization(module, "log_class_prior", _LogSimplex())
+        elif isinstance(module, Mixture):
+            parametrize.register_parametrization(module, "log_weights", _LogSimplex())
+
+
+def detach(model: Model) -> None:
+    """Fix the canonical parameters at their present values and drop the unconstrained ones."""
+    for module in list(model.modules()):
+        if parametrize.is_parametrized(module):
+            for name in list(module.parametrizations):  # type: ignore[arg-type]
+                parametrize.remove_parametrizations(module, name, leave_parametrized=True)
+    # They were gradients of the reals, and mean nothing for what took their place.
+    model.zero_grad(set_to_none=True)
+
+
+class Gradient(Learner):
+    """Any ``torch.optim`` optimiser on the negative mean log-likelihood.
+
+    Args:
+        optimizer: A class of ``torch.optim``, or a function from parameters to an optimiser.
+        **options: Passed to it.
+
+    Example:
+        >>> import einet, torch
+        >>> optimizer = einet.Gradient(torch.optim.Adam, lr=0.01)
+    """
+
+    def __init__(self, optimizer: Callable[..., torch.optim.Optimizer], **options: Any) -> None:
+        self._make = optimizer
+        self._options = options
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    def start(self, model: Model) -> None:
+        attach(model)
+        try:
+            self._optimizer = self._make(model.parameters(), **self._options)
+        except BaseException:
+            # A wrong option, say: the model must not stay behind with other parameters.
+            detach(model)
+            raise
+
+    def step(
+        self,
+        model: Model,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        progress: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        if self._optimizer is None:
+            raise RuntimeError("call start(model) before step, or let einet.fit do both")
+        optimizer, means = self._optimizer, []
+
+        def loss() -> Any:
+            optimizer.zero_grad(set_to_none=True)
+            with torch.enable_grad(), parametrize.cached():
+                log_prob = model.log_likelihood(x, observed, labels=labels)
+                if weights is None:
+                    mean = log_prob.mean()
+                else:
+                    share = torch.as_tensor(weights).to(log_prob)
+                    mean = (log_prob * share).sum() / share.sum()
+                (-mean).backward()
+            means.append(mean.detach().double())
+            return -mean
+
+        # As a closure, for those optimisers (L-BFGS) that look several times before they leap.
+        optimizer.step(loss)
+        return means[0]
+
+    def finish(self, model: Model) -> None:
+        if self._optimizer is not None:
+            detach(model)
+            self._optimizer = None
+
+    def step_size_at(self, progress: float) -> float | None:
+        if self._optimizer is None:
+            return None
+        # Optimisers need not have a rate of this name.
+        rate = self._optimizer.param_groups[0].get("lr")
+        return None if rate is None else float(rate)

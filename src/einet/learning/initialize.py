@@ -1,0 +1,81 @@
+"""Initial parameters of the leaves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from einet.data.batch import Batch
+from einet.families import ExponentialFamily
+from einet.layers import LeafBlock, LeafLayer
+
+__all__ = ["initialize_leaves"]
+
+# How far an entry moves from the column's overall statistics towards those of one row. At 0 all
+# entries would be equal and EM could not tell them apart; at 1 they would be single points.
+_TOWARDS_A_ROW = 0.5
+# Rows beyond this add nothing to a column's location and scale worth their time.
+_MOST_ROWS = 100_000
+
+
+@torch.no_grad()
+def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Generator) -> None:
+    """Draw the parameters of every leaf, from data where there are any."""
+    if data is None:
+        for block in leaf.leaf_blocks:
+            K, pairs, _ = block.stored.shape
+            # Families draw on the CPU, so that a seed means the same on every device.
+            family = block.family
+            here = {name: value.cpu() for name, value in family.hyper.items()}
+            phi = family.with_hyperparameters(here).random_phi((K, pairs), generator)
+            block.stored.copy_(block.from_phi(phi))
+        return
+    if len(data) > _MOST_ROWS:
+        data = data[torch.randperm(len(data), generator=generator)[:_MOST_ROWS]]
+    # One row for each density of each leaf: its variables then start out belonging together.
+    anchors = torch.randint(len(data), (leaf.num_nodes, leaf.num_entries), generator=generator)
+    for group in leaf.family_groups:
+        columns = group.variables.cpu()
+        x = data.x[:, columns.to(data.x.device)].cpu().double()
+        observed = data.mask[:, columns.to(data.x.device)].cpu()
+        family = group.family
+        here = {name: value.cpu() for name, value in family.hyper.items()}
+        family = family.with_hyperparameters(here).adapt(x, observed)
+        group.adopt(family.with_hyperparameters(
+            {name: value.to(group.variables.device) for name, value in family.hyper.items()}
+        ))  # fmt: skip
+        x = torch.where(observed, x, family.filler)
+        average = _average(family, x, observed)
+        for block in leaf.leaf_blocks:
+            if block.group is group:
+                _initialize_block(block, family, x, observed, average, anchors)
+
+
+def _average(family: ExponentialFamily, x: Tensor, observed: Tensor) -> Tensor:
+    """E[T(x)] of every variable over its observed rows, in bounded memory."""
+    total: Tensor | None = None
+    for start in range(0, x.shape[0], 4096):
+        rows = slice(start, start + 4096)
+        part = (family.T(x[rows]) * observed[rows].unsqueeze(-1)).sum(0)
+        total = part if total is None else total + part
+    assert total is not None
+    return total / observed.sum(0).clamp(min=1).unsqueeze(-1)
+
+
+def _initialize_block(
+    block: LeafBlock,
+    family: ExponentialFamily,
+    x: Tensor,
+    observed: Tensor,
+    average: Tensor,
+    anchors: Tensor,
+) -> None:
+    columns, anchors = block.columns.cpu(), anchors[block.leaves.cpu()]
+    seen = observed.any(0)[columns].reshape(-1).to(block.stored.device)
+    family, phi = family.at(columns), average[columns]
+    for entry in range(block.stored.shape[0]):
+        rows = anchors[:, entry].unsqueeze(-1).expand(columns.shape)
+        share = _TOWARDS_A_ROW * observed[rows, columns].double().unsqueeze(-1)
+        towards = phi + share * (family.T(x[rows, columns]) - phi)
+        new = block.from_phi(towards.flatten(0, 1)).to(block.stored.dtype)
+        block.stored[entry] = torch.where(seen.unsqueeze(-1), new, block.stored[entry])

@@ -1,0 +1,159 @@
+"""A mixture of models is again a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from einet.base import Model
+from einet.data.batch import Batch, as_batch, as_weights
+from einet.families.simplex import floored_simplex
+from einet.inference.mixed import MixturePosterior
+from einet.learning.m_step import RELATIVE_FLOOR
+from einet.learning.statistics import MixtureStatistics, Statistics
+
+__all__ = ["Mixture"]
+
+
+class Mixture(Model):
+    r"""The mixture :math:`p(x) = \sum_m w_m\, p_m(x)` of models over the same variables.
+
+    Weights are added to log densities, in log space; a component may be a mixture itself. All
+    queries of a single model work, with components weighted by their posterior, and so does EM.
+
+    Args:
+        components: The models.
+        weights: A weight for each, not negative; they are normalised. Equal by default.
+
+    Example:
+        >>> import einet, torch
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+        >>> parts = [einet.Einet(graph, einet.Gaussian(), num_sums=3, seed=s) for s in (0, 1)]
+        >>> model = einet.Mixture(parts, weights=[0.25, 0.75])
+        >>> x = torch.zeros(1, 4)
+        >>> by_hand = 0.25 * parts[0].log_prob(x).exp() + 0.75 * parts[1].log_prob(x).exp()
+        >>> torch.allclose(model.log_prob(x).exp(), by_hand)
+        True
+    """
+
+    log_weights: Float[Tensor, " components"]
+
+    def __init__(self, components: Sequence[Model], weights: Any = None) -> None:
+        super().__init__()
+        components = list(components)
+        if not components or not all(isinstance(component, Model) for component in components):
+            raise TypeError("components must be a sequence of at least one model")
+        variables = {component.num_variables for component in components}
+        if len(variables) > 1:
+            raise ValueError(
+                f"components must have the same number of variables, got {sorted(variables)}"
+            )
+        if len(set(map(id, components))) < len(components):
+            raise ValueError("components must be distinct models; copy.deepcopy makes another")
+        self.components = nn.ModuleList(components)
+        self.num_variables = variables.pop()
+        count = len(components)
+        given = torch.ones(count) if weights is None else as_weights(weights, count)
+        if not bool(given.sum() > 0):
+            raise ValueError("weights must not all be 0")
+        logs = (given.double() / given.double().sum()).log()
+        self.log_weights = nn.Parameter(logs.to(self.models[0].dtype).to(self.models[0].device))
+
+    @property
+    def models(self) -> list[Model]:
+        """The components."""
+        return list(self.components)  # type: ignore[arg-type]
+
+    @property
+    def initialized(self) -> bool:  # type: ignore[override]
+        return all(model.initialized for model in self.models)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.models[0].dtype
+
+    def log_likelihood(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
+        _no_labels(labels)
+        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        return torch.logsumexp(self.component_log_prob(batch), 0).to(self.dtype)
+
+    def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
+        """log w_m p_m(x) of every component (float64)."""
+        logs = [model.log_prob(batch.x, batch.observed).double() for model in self.models]
+        return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
+
+    def responsibilities(self, x: Any, observed: Any = None) -> Float[Tensor, "batch components"]:
+        """The posterior probability of each component; the weights where p(x) = 0."""
+        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        with torch.no_grad():
+            joint = self.component_log_prob(batch)
+        instead = self.log_weights.detach().double().unsqueeze(-1)
+        joint = torch.where(joint.amax(0) > -torch.inf, joint, instead)
+        return joint.softmax(0).T.to(self.dtype)
+
+    def given(self, x: Any, observed: Any = None) -> MixturePosterior:
+        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        return MixturePosterior(self, batch)
+
+    def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Mixture:
+        """Set the leaves of every component from data, each with a seed of its own."""
+        for number, model in enumerate(self.models):
+            model.initialize(data, observed, seed=seed + number)
+        return self
+
+    def check_support(self, batch: Batch, name: str) -> None:
+        for model in self.models:
+            model.check_support(batch, name)
+
+    @torch.no_grad()
+    def e_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        into: Statistics | None = None,
+    ) -> MixtureStatistics:
+        """Expected statistics; a component counts each row by its responsibility for it."""
+        _no_labels(labels)
+        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        joint = self.component_log_prob(batch)
+        log_likelihood = torch.logsumexp(joint, 0)
+        ones = torch.ones_like(log_likelihood)
+        row_weight = ones if weights is None else as_weights(weights, len(batch)).to(ones.device)
+        share = torch.where(log_likelihood > -torch.inf, joint - log_likelihood, -torch.inf).exp()
+        share = share * row_weight
+        old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
+        parts: list[Statistics] = [
+            model.e_step(batch.x, batch.observed, weights=part, into=statistic)
+            for model, part, statistic in zip(self.models, share, old, strict=True)
+        ]
+        if not isinstance(into, MixtureStatistics):
+            zero = log_likelihood.new_zeros(3)
+            counts = share.new_zeros(len(self.models))
+            into = MixtureStatistics(zero[0], zero[1], zero[2], parts, counts)
+        into.counts += share.sum(1)
+        into.add_rows(log_likelihood, row_weight)
+        return into
+
+    @torch.no_grad()
+    def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
+        assert isinstance(statistics, MixtureStatistics)
+        for model, part in zip(self.models, statistics.components, strict=True):
+            model.m_step(part, step_size)
+        if bool(statistics.counts.sum() > 0):
+            target = floored_simplex(statistics.counts, RELATIVE_FLOOR / len(self.models))
+            old = self.log_weights.double().exp()
+            self.log_weights.data.copy_(torch.lerp(old, target, step_size).log())
+
+
+def _no_labels(labels: Any) -> None:
+    if labels is not None:
+        raise ValueError("labels are for models with classes (num_classes > 1), not for mixtures")

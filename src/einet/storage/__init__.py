@@ -1,0 +1,11 @@
+"""Models in files: one safetensors file each, with nothing in it that could run.
+
+What the file holds, name by name, is written down in :mod:`einet.reference`, which reads it with
+numpy alone.
+"""
+
+from einet.storage.format import FORMAT, VERSION, FormatError
+from einet.storage.read import load
+from einet.storage.write import save
+
+__all__ = ["FORMAT", "VERSION", "FormatError", "load", "save"]

@@ -1,0 +1,52 @@
+"""What the writer and the reader of model files agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn.utils import parametrize
+
+from einet.model import Einet
+
+__all__ = ["FORMAT", "KEY", "VERSION", "FormatError", "compiled_order", "is_typed", "release"]
+
+#: The name of the format, which no other safetensors file bears.
+FORMAT = "einet.model"
+#: The version of the format that is written. A change that older releases cannot read raises it.
+VERSION = 1
+#: All metadata are one JSON text under one key: the order of several keys changes from run to run,
+#: and with it the bytes of a file whose content did not change.
+KEY = "einet"
+
+
+class FormatError(ValueError):
+    """A file that is no model, is damaged, or was written by a newer release."""
+
+
+def release() -> str:
+    import einet
+
+    return einet.__version__
+
+
+def is_typed(name: str, tensor: Tensor) -> bool:
+    """Whether a tensor has the type of its model's parameters.
+
+    Indices have not, and hyper-parameters may be float64 beside float32 parameters. Components of
+    a mixture are models of their own.
+    """
+    return tensor.is_floating_point() and not name.startswith(("leaf.groups.", "components."))
+
+
+def compiled_order(model: Einet) -> dict[str, Any]:
+    """What the tensors' names do not tell of the compiled order."""
+    groups = model.leaf.family_groups
+    layers = []
+    for layer in model.circuit.sum_layers:
+        kind = parametrize.type_before_parametrizations(layer).__name__
+        layers.append({"kind": kind, "target": layer.target})
+    return {
+        "blocks": [groups.index(block.group) for block in model.leaf.leaf_blocks],
+        "layers": layers,
+    }

@@ -1,0 +1,223 @@
+"""Reading models from files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from einet.base import Model
+from einet.families import ExponentialFamily, family_from_config
+from einet.mixture import Mixture
+from einet.model import Einet
+from einet.storage.format import (
+    FORMAT,
+    KEY,
+    VERSION,
+    FormatError,
+    compiled_order,
+    is_typed,
+    release,
+)
+from einet.structures import RegionGraph
+
+__all__ = ["load"]
+
+
+def load(path: str | os.PathLike[str], device: torch.device | str | None = None) -> Model:
+    """Read a model that :func:`save` wrote: the same numbers, bit by bit, in the same type.
+
+    Args:
+        path: The file.
+        device: Where to put the model; on the CPU by default, wherever it was when saved.
+
+    Raises:
+        FormatError: The file is not of this format, is damaged, or of a newer version of it.
+        OSError: There is no such file (``FileNotFoundError``), or it cannot be read.
+
+    Example:
+        >>> import einet, tempfile
+        >>> graph = einet.random_trees(4, 1, 2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     einet.Einet(graph, einet.Bernoulli(), num_sums=3).save(f"{folder}/model.einet")
+        ...     model = load(f"{folder}/model.einet")
+        >>> model.graph == graph
+        True
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "A model is one file, not a folder", str(path))
+    try:
+        description, tensors = _read(path)
+        model = _build(description, "", tensors, {})
+        _expect(
+            not tensors, f"it holds {', '.join(list(tensors)[:3])}, which the model does not have"
+        )
+    except (FormatError, SafetensorError, ValueError, TypeError, RuntimeError) as error:
+        raise FormatError(f"{path} is no model that can be loaded: {error}") from error
+    return model if device is None else model.to(device)
+
+
+def _expect(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise FormatError(otherwise)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The description of the model and all tensors of a file."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        _expect(KEY in metadata, "it is a safetensors file, but einet did not write it")
+        try:
+            header = json.loads(metadata[KEY])
+        except ValueError as error:
+            raise FormatError(f"its metadata are damaged: {error}") from error
+        _expect(isinstance(header, dict), "its metadata are damaged: they must be a JSON object")
+        written = header.get("format")
+        _expect(written == FORMAT, f"its format must be {FORMAT!r}, got {written!r}")
+        version = _field(header, "version", int)
+        _expect(
+            version <= VERSION,
+            f"it has version {version} of the format, and this release of einet ({release()}) "
+            f"reads version {VERSION}; install a newer one (it was written by einet "
+            f"{header.get('einet')})",
+        )
+        _expect(version >= 1, f"version must be at least 1, got {version}")
+        # Copies: the file may change or vanish while the model lives.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    return _field(header, "model", dict), tensors
+
+
+def _field(description: dict[str, Any], name: str, kind: type) -> Any:
+    value = description.get(name)
+    # JSON's true is an int to Python.
+    right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    _expect(right, f"its metadata are damaged: {name} must be {kind.__name__}, got {value!r}")
+    return value
+
+
+def _build(
+    description: dict[str, Any],
+    prefix: str,
+    tensors: dict[str, Tensor],
+    graphs: dict[str, RegionGraph],
+) -> Model:
+    """The model of a description, filled from the tensors under ``prefix``, which are removed.
+
+    ``graphs`` collects the graphs met so far, so that components share what they shared.
+    """
+    kind = _field(description, "kind", str)
+    if kind == "Einet":
+        model = _build_einet(description, prefix, tensors, graphs)
+    else:
+        _expect(kind == "Mixture", f"kind must be Einet or Mixture, got {kind!r}")
+        parts = []
+        for number, part in enumerate(_field(description, "components", list)):
+            _expect(isinstance(part, dict), "its metadata are damaged: a component is no object")
+            parts.append(_build(part, f"{prefix}components.{number}.", tensors, graphs))
+        model = Mixture(parts)
+    _fill(model, _field(description, "dtype", str), prefix, tensors)
+    return model
+
+
+def _build_einet(
+    description: dict[str, Any],
+    prefix: str,
+    tensors: dict[str, Tensor],
+    graphs: dict[str, RegionGraph],
+) -> Einet:
+    name = _field(description, "graph", str)
+    if name not in graphs:
+        keys = [key for key in tensors if key.startswith(f"{name}.")]
+        arrays = {key.removeprefix(f"{name}."): tensors.pop(key).numpy() for key in keys}
+        graphs[name] = RegionGraph.from_arrays(arrays)
+    graph = graphs[name]
+    model = Einet(
+        graph,
+        _families(_field(description, "families", list), graph.num_variables, prefix, tensors),
+        num_sums=_field(description, "num_sums", int),
+        num_leaves=_field(description, "num_leaves", int),
+        num_classes=_field(description, "num_classes", int),
+    )
+    model.initialized = _field(description, "initialized", bool)
+    for part, order in compiled_order(model).items():
+        _expect(
+            description.get(part) == order,
+            f"its {part} are not what this release of einet compiles from its graph",
+        )
+    return model
+
+
+def _families(
+    descriptions: list[Any], num_variables: int, prefix: str, tensors: dict[str, Tensor]
+) -> ExponentialFamily | list[ExponentialFamily]:
+    """One family for all variables where there is one group, else one for each variable."""
+    result: list[ExponentialFamily | None] = [None] * num_variables
+    for number, description in enumerate(descriptions):
+        _expect(isinstance(description, dict), "its metadata are damaged: a family is no object")
+        start = f"{prefix}leaf.groups.{number}."
+        hyper = {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
+        _expect("variables" in hyper, f"the tensor {start}variables is missing")
+        variables = hyper.pop("variables").tolist()
+        config = _field(description, "config", dict)
+        family = family_from_config(_field(description, "name", str), config, hyper)
+        _check_family(family, config, start, len(variables))
+        if len(descriptions) == 1:
+            return family
+        for column, variable in enumerate(variables):
+            _expect(
+                isinstance(variable, int) and 0 <= variable < num_variables,
+                f"{start}variables holds {variable}, which is no variable of the model",
+            )
+            result[variable] = family.at(torch.tensor(column))
+    complete = [family for family in result if family is not None]
+    _expect(len(complete) == num_variables, "its families do not cover all variables")
+    return complete
+
+
+def _check_family(
+    family: ExponentialFamily, config: dict[str, Any], start: str, num_variables: int
+) -> None:
+    for name, value in family.hyper.items():
+        _expect(
+            value.is_floating_point() and value.shape == (num_variables,),
+            f"{start}{name} must hold a number for each of {num_variables} variables, "
+            f"got {value.dtype} of shape {list(value.shape)}",
+        )
+    try:
+        same = family.config() == config
+    except AttributeError:
+        same = False
+    kind = type(family).__name__
+    _expect(same, f"its metadata are damaged: {config} does not describe a {kind} family")
+
+
+def _fill(model: Model, dtype: str, prefix: str, tensors: dict[str, Tensor]) -> None:
+    """Put tensors into a model just built, and check that it was built as the saved one was.
+
+    A mixture's components are filled already.
+    """
+    state = {}
+    for name, built in model.state_dict().items():
+        if name.startswith("components."):
+            continue
+        _expect(prefix + name in tensors, f"the tensor {prefix}{name} is missing")
+        stored = tensors.pop(prefix + name)
+        kind = f"torch.{dtype}" if is_typed(name, built) else str(built.dtype)
+        _expect(
+            stored.shape == built.shape and str(stored.dtype) == kind,
+            f"{prefix}{name} must be {kind} of shape {list(built.shape)}, "
+            f"got {stored.dtype} of shape {list(stored.shape)}",
+        )
+        _expect(
+            built.is_floating_point() or torch.equal(stored, built.cpu()),
+            f"{prefix}{name} is not what this release of einet compiles from its graph",
+        )
+        state[name] = stored
+    model.load_state_dict(state, strict=False, assign=True)

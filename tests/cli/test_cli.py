@@ -1,0 +1,53 @@
+"""The command line."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import einet
+from einet.cli import app
+from einet.cli.pictures import grid
+
+
+def test_demo_writes_pictures_and_a_model(tmp_path):
+    arguments = ["demo", "--out", str(tmp_path), "--epochs", "1", "--num-sums", "2"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    for part in ("train", "valid", "test", "bits per dimension"):
+        assert part in result.output
+    panel = np.asarray(Image.open(tmp_path / "inpainting.png"))
+    assert panel.ndim == 3
+    assert panel.std() > 0
+    assert (tmp_path / "samples.png").exists()
+    assert einet.load(tmp_path / "digits.einet").num_variables == 64
+
+
+def test_info_describes_a_saved_model(tmp_path):
+    model = einet.Einet(einet.random_trees(4, 1, 2), einet.Bernoulli(), num_sums=3)
+    model.save(tmp_path / "model.einet")
+    result = CliRunner().invoke(app, ["info", str(tmp_path / "model.einet")])
+    assert result.exit_code == 0
+    assert "Einet" in result.output
+
+
+@pytest.mark.parametrize("content", [None, b"not a model"])
+def test_info_says_what_is_wrong_with_a_file(tmp_path, content):
+    path = tmp_path / "model.einet"
+    if content is not None:
+        path.write_bytes(content)
+    result = CliRunner().invoke(app, ["info", str(path)])
+    assert result.exit_code == 2
+    assert "model.einet" in result.output
+
+
+def test_grid_places_images_and_marks_what_is_missing():
+    images = np.zeros((3, 2, 2))
+    images[1] = 255
+    images[2, 0] = np.nan
+    picture = grid(images, columns=2, scale=1)
+    assert picture.shape == (10, 10, 3)
+    assert (picture[2:4, 2:4] == 0).all()
+    assert (picture[2:4, 6:8] == 255).all()
+    assert len(np.unique(picture[6, 2])) > 1
+    assert (picture[7, 2] == 0).all()

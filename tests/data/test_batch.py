@@ -1,0 +1,182 @@
+"""What may be given as data, and what is said of anything else."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from einet.data.batch import Batch, as_batch, as_labels, as_weights
+
+NAN = math.nan
+
+TABLE = [[0, 1], [1, 1], [1, 0]]
+
+NUMBERS = {
+    "list": TABLE,
+    "tuple of rows": tuple(map(tuple, TABLE)),
+    "float64": np.array(TABLE, dtype=np.float64),
+    "big-endian": np.array(TABLE, dtype=">f4"),
+    "int8": np.array(TABLE, dtype=np.int8),
+    "uint8": np.array(TABLE, dtype=np.uint8),
+    "uint16": np.array(TABLE, dtype=np.uint16),
+    "uint64": np.array(TABLE, dtype=np.uint64),
+    "bool": np.array(TABLE, dtype=bool),
+    "objects": np.array(TABLE, dtype=object),
+    "reversed view": np.array(TABLE)[:, ::-1][:, ::-1],
+    "read-only": np.broadcast_to(np.array(TABLE), (3, 2)),
+    "frame": pd.DataFrame(TABLE),
+    "frame of several types": pd.DataFrame({"a": [False, True, True], "b": [1.0, 1, 0]}),
+    "nullable frame": pd.DataFrame(TABLE, dtype="Int64"),
+    "nullable booleans": pd.DataFrame(TABLE).astype("boolean"),
+    "tensor": torch.tensor(TABLE, dtype=torch.float32),
+    "half": torch.tensor(TABLE, dtype=torch.float16),
+    "integer tensor": torch.tensor(TABLE),
+    "byte tensor": torch.tensor(TABLE, dtype=torch.uint8),
+    "wide unsigned tensor": torch.tensor(TABLE, dtype=torch.uint16),
+    "boolean tensor": torch.tensor(TABLE, dtype=torch.bool),
+    "transposed tensor": torch.tensor(TABLE).T.contiguous().T,
+    "tensor with a gradient": torch.tensor(TABLE, dtype=torch.float32, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("x", NUMBERS.values(), ids=NUMBERS.keys())
+def test_any_array_of_numbers_is_data(x):
+    batch = as_batch(x, 2)
+    assert batch.x.double().tolist() == TABLE
+    assert batch.observed is None
+    assert batch.mask.all()
+    assert len(batch) == 3
+    assert not batch.x.requires_grad
+
+
+def test_integers_keep_their_size():
+    assert as_batch(np.zeros((2, 3), dtype=np.uint8), 3).x.dtype == torch.uint8
+    assert as_batch(np.zeros((2, 3), dtype=np.int16), 3).x.dtype == torch.int16
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [[1.0, NAN], [NAN, 0.0]],
+        [[1, None], [None, 0]],
+        np.array([[1, NAN], [NAN, 0]]),
+        torch.tensor([[1, NAN], [NAN, 0]]),
+        pd.DataFrame({"a": [1.0, None], "b": [None, 0.0]}),
+        pd.DataFrame({"a": [1, None], "b": [None, 0]}, dtype="Int64"),
+        pd.DataFrame({"a": [1, None], "b": [None, False]}, dtype="object"),
+    ],
+    ids=["list", "None", "array", "tensor", "frame", "nullable frame", "frame of objects"],
+)
+def test_missing_is_found(x):
+    batch = as_batch(x, 2)
+    assert batch.mask.tolist() == [[True, False], [False, True]]
+    assert batch.x[0, 0] == 1
+    assert batch.x[1, 1] == 0
+
+
+def test_mask_and_nan_add_up():
+    mask = [[True, True], [False, True]]
+    assert as_batch([[1.0, NAN], [1.0, 0.0]], 2, mask).mask.tolist() == [[1, 0], [0, 1]]
+    assert as_batch([[1, 5], [1, 0]], 2, np.array(mask)).mask.tolist() == mask
+    assert as_batch([[1, 5]], 2, torch.tensor([[True, True]])).observed is None
+
+
+def test_slices_rows_and_conversion():
+    batch = as_batch([[1.0, NAN], [2.0, 3.0], [4.0, 5.0]], 2)
+    assert batch[1:].x.tolist() == [[2, 3], [4, 5]]
+    assert batch[torch.tensor([1, 1])].mask.tolist() == [[True, True], [True, True]]
+    assert batch.double().x.dtype == torch.float64
+    moved = batch.to(torch.device("cpu"))
+    assert isinstance(moved, Batch)
+    assert moved.mask.equal(batch.mask)
+
+
+def test_data_are_not_copied_or_changed():
+    x = torch.tensor([[1.0, NAN]])
+    before = x.clone()
+    assert as_batch(x, 2).x.data_ptr() == x.data_ptr()
+    torch.testing.assert_close(x, before, equal_nan=True)
+
+
+def test_empty_data():
+    assert len(as_batch(torch.empty(0, 2), 2)) == 0
+    with pytest.raises(ValueError, match="data must have at least one row"):
+        as_batch(torch.empty(0, 2), 2, name="data", allow_empty=False)
+
+
+@pytest.mark.parametrize(
+    ("x", "kind", "message"),
+    [
+        ([["a", "b"]], TypeError, "x must be an array of numbers.*got list"),
+        (np.array([["a", "b"]]), TypeError, "x must be an array of numbers.*ndarray of <U1"),
+        (pd.DataFrame({"a": ["u"], "b": [1]}), TypeError, "x must be an array of numbers"),
+        ("data.csv", TypeError, "x must be an array of numbers.*got str"),
+        ([[1, 2], [3]], TypeError, "x must be an array of numbers"),
+        (np.array([[1j, 2]]), TypeError, "x must be an array of numbers.*complex128"),
+        (torch.tensor([[1j, 2]]), TypeError, "x must hold real numbers"),
+        (np.array([["2020-01-01"] * 2], dtype="datetime64[D]"), TypeError, "x must be an array"),
+        ({"a": 1}, TypeError, "x must be an array of numbers.*dict"),
+        ([[1.0, 2.0, 3.0]], ValueError, r"x must have shape \[rows, 2\].*got \[1, 3\]"),
+        ([1.0, 2.0], ValueError, r"x must have shape.*got \[2\]"),
+        (torch.zeros(1, 1, 2), ValueError, r"x must have shape.*got \[1, 1, 2\]"),
+        ([], ValueError, r"x must have shape.*got \[0\]"),
+        (3.0, ValueError, r"x must have shape.*got \["),
+    ],
+)
+def test_bad_data_are_named(x, kind, message):
+    with pytest.raises(kind, match=message):
+        as_batch(x, 2)
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "message"),
+    [
+        ([[1, 0]], TypeError, "observed must be boolean, got torch.int64"),
+        ([[1.0, 0.0]], TypeError, "observed must be boolean"),
+        ([["yes", "no"]], TypeError, "observed must be an array"),
+        ([True, False], ValueError, r"observed must have the shape of x, \[1, 2\], got \[2\]"),
+        ([[True]], ValueError, "observed must have the shape of x"),
+        ([[True, True]] * 2, ValueError, "observed must have the shape of x"),
+    ],
+)
+def test_bad_masks_are_named(mask, kind, message):
+    with pytest.raises(kind, match=message):
+        as_batch([[1.0, 2.0]], 2, mask)
+
+
+def test_labels():
+    for labels in ([0, 2, -1], np.array([0, 2, -1]), torch.tensor([0.0, 2.0, -1.0])):
+        found = as_labels(labels, 3, 3)
+        assert found.tolist() == [0, 2, -1]
+        assert found.dtype == torch.int64
+    assert as_labels(np.empty(0), 0, 3).tolist() == []
+    assert as_labels(np.array([0, 1], dtype=np.uint8), 2, 2).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "message"),
+    [
+        ([0, 1], ValueError, r"labels must have shape \[3\], got \[2\]"),
+        ([[0], [1], [2]], ValueError, r"labels must have shape \[3\], got \[3, 1\]"),
+        ([0, 1, 3], ValueError, "labels must lie between 0 and 2.*got 0 to 3"),
+        ([0, 1, -2], ValueError, "labels must lie between 0 and 2"),
+        ([0, 0.5, 1], ValueError, "labels must be whole numbers"),
+        ([0, NAN, 1], ValueError, "labels must be whole numbers"),
+        ([0, math.inf, 1], ValueError, "labels must"),
+        (["a", "b", "c"], TypeError, "labels must be an array of numbers"),
+    ],
+)
+def test_bad_labels_are_named(labels, kind, message):
+    with pytest.raises(kind, match=message):
+        as_labels(labels, 3, 3)
+
+
+def test_weights():
+    assert as_weights([1, 0, 2.5], 3).tolist() == [1, 0, 2.5]
+    for bad in ([1, -1, 1], [1, NAN, 1], [1, math.inf, 1]):
+        with pytest.raises(ValueError, match="weights must be finite and not negative"):
+            as_weights(bad, 3)
+    with pytest.raises(ValueError, match=r"weights must have shape \[3\], got \[1\]"):
+        as_weights([1.0], 3)

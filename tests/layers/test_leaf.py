@@ -1,0 +1,53 @@
+"""How leaves are laid out: parameters for each pair of a leaf and a variable, none to spare."""
+
+import torch
+
+import einet
+from einet.layers import LeafLayer
+from tests.oracle import CONTINUOUS, DISCRETE
+
+
+def test_parameters_live_for_each_leaf_and_variable():
+    graph = einet.random_trees(10, depth=2, replicas=3)
+    leaf = LeafLayer(graph, einet.Gaussian(), num_entries=4)
+    # Each replica covers every variable once.
+    assert sum(p.numel() for p in leaf.parameters()) == 3 * 10 * 4 * 2
+    seen = []
+    for block in leaf.leaf_blocks:
+        assert block.stored.shape == (4, block.columns.numel(), 2)
+        for leaf_number, columns in zip(block.leaves.tolist(), block.columns.tolist(), strict=True):
+            seen.append((leaf_number, tuple(columns)))
+    assert sorted(seen) == [(i, graph.variables(r)) for i, r in enumerate(graph.leaves)]
+
+
+def test_a_block_holds_leaves_of_one_size():
+    graph = einet.random_trees(10, depth=2, replicas=3)
+    sizes = {len(graph.variables(region)) for region in graph.leaves}
+    leaf = LeafLayer(graph, einet.Bernoulli(), 2)
+    assert {block.columns.shape[1] for block in leaf.leaf_blocks} == sizes
+    assert len(leaf.leaf_blocks) == len(sizes)
+
+
+def test_variables_of_one_family_share_a_group():
+    families = [einet.Categorical(3), einet.Gaussian(), einet.Categorical(3), einet.Gaussian(0.1)]
+    leaf = LeafLayer(einet.random_trees(4, 1, 2), families, 2)
+    groups = {tuple(group.variables.tolist()) for group in leaf.family_groups}
+    assert groups == {(0, 2), (1, 3)}
+    gaussian = leaf.family_groups[1].family
+    assert gaussian.hyper["min_variance"].isnan().tolist() == [True, False]
+
+
+def test_each_family_is_a_group_of_its_own():
+    families = list((DISCRETE | CONTINUOUS).values())
+    leaf = LeafLayer(einet.random_trees(8, 2, 2), families, 2)
+    assert [type(group.family) for group in leaf.family_groups] == [type(f) for f in families]
+
+
+def test_hyperparameters_move_with_the_model():
+    model = einet.Einet(einet.random_trees(4, 1, 1), einet.Binomial([1, 2, 3, 4]), 2)
+    state = model.state_dict()
+    (name,) = [name for name in state if name.endswith(".n")]
+    assert state[name].tolist() == [1, 2, 3, 4]
+    assert model.float().state_dict()[name].dtype == torch.float32
+    # Arithmetic of the families is in float64 all the same.
+    assert model.leaf.family_groups[0].family.hyper["n"].dtype == torch.float64

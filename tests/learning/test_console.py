@@ -1,0 +1,62 @@
+"""The progress bar."""
+
+import io
+import re
+
+import pytest
+import torch
+
+from einet import Einet, Gaussian, fit, random_trees
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def model() -> Einet:
+    return Einet(random_trees(3, 1, 1), Gaussian(), 2)
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_no_terminal_no_output(
+    model: Einet,
+    x: torch.Tensor,
+    progress: bool,
+    capfd: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    fit(model, x, x, epochs=2, progress=progress)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_what_happens(
+    model: Einet, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    history = fit(model, x, x, epochs=3, batch_size=10)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    last = [line for line in re.split(r"[\r\n]", plain) if line][-1]
+    assert "epoch 3/3" in last
+    assert f"train {history.train[-1]:.6g}" in last
+    assert f"valid {history.valid[-1]:.6g}" in last
+    assert "left" in last
+
+
+def test_a_terminal_where_none_is_wanted(
+    model: Einet, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    fit(model, x, epochs=2, progress=False)
+    assert terminal.getvalue() == ""

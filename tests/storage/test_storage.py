@@ -1,0 +1,493 @@
+"""Saving and loading: nothing is lost, nothing half-written, nothing foreign accepted."""
+
+import copy
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+import einet
+import einet.storage
+from einet import Einet, Model, RegionGraph
+from einet.mixture import Mixture
+from einet.storage import FORMAT, VERSION, FormatError, load, save
+from tests.families.cases import CASES, Case
+
+DTYPES = [torch.float32, torch.float64]
+NAN = float("nan")
+
+GRAPHS = {
+    "one leaf": RegionGraph(3, [0b111], []),
+    "one replica": einet.random_trees(5, depth=2, replicas=1),
+    "three replicas": einet.random_trees(5, depth=2, replicas=3),
+    "Poon-Domingos": einet.poon_domingos((2, 3), delta=1),
+    "partition of four": RegionGraph(4, [1, 2, 4, 8, 15], [(4, (0, 1, 2, 3))]),
+}
+MIXED = [
+    einet.Gaussian(),
+    einet.Categorical(3),
+    einet.Gaussian(min_variance=0.1),
+    einet.Binomial(4),
+    einet.Categorical(2),
+    einet.Poisson(),
+]
+
+
+def rows(num_variables: int, count: int = 20) -> Tensor:
+    """Zeros, ones and missing cells: in the support of most families."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randint(0, 2, (count, num_variables), generator=generator).float()
+    x[torch.rand(x.shape, generator=generator) < 0.2] = NAN
+    return x
+
+
+def assert_same(loaded: Model, model: Model) -> None:
+    """The same tensors, bit by bit, and the same answers."""
+    assert type(loaded) is type(model)
+    state, expected = loaded.state_dict(), model.state_dict()
+    assert list(state) == list(expected)
+    for name, value in expected.items():
+        assert state[name].dtype == value.dtype, name
+        # Not torch.equal, to which NaN (the mark of a bound relative to data) differs from itself.
+        torch.testing.assert_close(state[name], value, rtol=0, atol=0, equal_nan=True)
+    parameters = [(name, p.requires_grad) for name, p in loaded.named_parameters()]
+    assert parameters == [(name, p.requires_grad) for name, p in model.named_parameters()]
+    assert (loaded.initialized, loaded.dtype) == (model.initialized, model.dtype)
+    if isinstance(loaded, Einet) and isinstance(model, Einet):
+        assert loaded.graph == model.graph
+        assert list(map(repr, loaded.families)) == list(map(repr, model.families))
+        sizes = [(m.num_sums, m.num_leaves, m.num_classes) for m in (loaded, model)]
+        assert sizes[0] == sizes[1]
+    x = rows(model.num_variables)
+    assert torch.equal(loaded.log_prob(x), model.log_prob(x))
+
+
+def round_trip(model: Model, path: Path) -> Model:
+    save(model, path)
+    loaded = load(path)
+    assert_same(loaded, model)
+    return loaded
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.einet"
+
+
+@pytest.fixture
+def model() -> Einet:
+    return Einet(GRAPHS["three replicas"], MIXED[:5], num_sums=2, num_leaves=3, num_classes=2)
+
+
+# -- nothing is lost -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_structures(graph: RegionGraph, dtype: torch.dtype, path: Path):
+    mixed = MIXED[: graph.num_variables]
+    round_trip(Einet(graph, einet.Bernoulli(), num_sums=3, dtype=dtype), path)
+    round_trip(Einet(graph, mixed, num_sums=2, num_leaves=3, num_classes=2, dtype=dtype), path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_families(case: Case, path: Path):
+    graph = einet.random_trees(3, depth=1, replicas=2)
+    round_trip(Einet(graph, case.several, num_sums=2), path)
+    # Beside another family, and in a type that rounds its hyper-parameters.
+    families = [case.family, einet.Gaussian(), case.family]
+    round_trip(Einet(graph, families, num_sums=2, dtype=torch.float32), path)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_after_learning(dtype: torch.dtype, model: Einet, path: Path):
+    model.to(dtype)
+    assert not round_trip(model, path).initialized
+    x, labels = rows(5), torch.arange(20) % 3 - 1
+    model.initialize(x)
+    loaded = None
+    for _ in range(2):
+        model.m_step(model.e_step(x, labels=labels), 0.5)
+        loaded = round_trip(model, path)
+    assert loaded is not None
+    assert loaded.initialized
+    # And learning goes on from there as it would have.
+    for learner in (model, loaded):
+        learner.m_step(learner.e_step(x))
+    assert_same(loaded, model)
+
+
+def test_mixtures(path: Path):
+    graph = GRAPHS["three replicas"]
+    parts = [Einet(graph, einet.Bernoulli(), num_sums=2, seed=seed) for seed in range(3)]
+    parts[0].initialize(rows(5))
+    other = Einet(GRAPHS["one replica"], MIXED[:5], num_sums=2, num_classes=2)
+    inner = Mixture(parts[1:], weights=[0.2, 0.8])
+    model = Mixture([parts[0], inner, other], weights=[0.5, 0.3, 0.2])
+    loaded = round_trip(model, path)
+    assert isinstance(loaded, Mixture)
+    first, nested, last = loaded.components
+    assert isinstance(nested, Mixture)
+    assert (first.initialized, last.initialized) == (True, False)
+    # One graph for the components that had one.
+    assert first.graph is nested.components[0].graph is nested.components[1].graph
+    with safe_open(path, "pt") as file:
+        roots = [name for name in file.keys() if name.endswith(".root")]  # noqa: SIM118
+    assert sorted(roots) == ["graphs.0.root", "graphs.1.root"]
+    round_trip(model.double(), path)
+
+
+def test_within_unconstrained_the_canonical_parameters_are_saved(model: Einet, path: Path):
+    x = rows(5)
+    for learned in (model, Mixture([model, copy.deepcopy(model)], weights=[0.3, 0.7])):
+        with einet.unconstrained(learned):
+            with torch.no_grad():
+                for parameter in learned.parameters():
+                    parameter += 0.1 * torch.randn(parameter.shape)
+            save(learned, path)
+            expected = learned.log_prob(x)
+        assert torch.equal(load(path).log_prob(x), expected)
+        assert_same(load(path), learned)
+
+
+def test_parameters_in_shared_memory(path: Path):
+    graph = GRAPHS["one replica"]
+    first, second = (Einet(graph, einet.Bernoulli(), num_sums=2, seed=seed) for seed in range(2))
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        other.data = one.data
+    round_trip(Mixture([first, second]), path)
+
+
+def test_loading_draws_nothing_from_the_global_generator(model: Einet, path: Path):
+    save(model, path)
+    state = torch.get_rng_state()
+    load(path)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_device(model: Einet, path: Path):
+    save(model, path)
+    assert load(path, device="meta").device.type == "meta"
+    assert load(path, torch.device("cpu")).device.type == "cpu"
+
+
+def test_a_loaded_model_does_not_need_its_file(model: Einet, path: Path):
+    save(model, path)
+    loaded = load(path)
+    size = path.stat().st_size
+    with path.open("rb+") as file:
+        file.write(bytes(size))
+    assert_same(loaded, model)
+
+
+def test_the_method_and_paths_as_text(model: Einet, path: Path):
+    model.save(str(path))
+    assert_same(load(str(path)), model)
+
+
+def test_the_same_model_gives_the_same_bytes(model: Einet, path: Path):
+    save(model, path)
+    before = path.read_bytes()
+    save(load(path), path)
+    assert path.read_bytes() == before
+
+
+# -- nothing is half-written -----------------------------------------------------------------------
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_an_existing_file_is_replaced(model: Einet, path: Path):
+    path.write_text("old")
+    round_trip(model, path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and modes as POSIX has them")
+def test_links_and_modes(model: Einet, path: Path):
+    link = path.with_name("link")
+    link.symlink_to(path.name)
+    old = os.umask(0o027)
+    try:
+        save(model, link)
+    finally:
+        os.umask(old)
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert_same(load(link), model)
+
+
+def broken_save_file(error: BaseException) -> Callable[..., None]:
+    def half(tensors: Any, filename: Any, metadata: Any) -> None:
+        Path(filename).write_text("half")
+        raise error
+
+    return half
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*args: Any) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["over a file", "anew"])
+@pytest.mark.parametrize(
+    ("name", "replacement", "error"),
+    [
+        ("save_file", broken_save_file(SafetensorError("disk full")), OSError),
+        ("save_file", broken_save_file(KeyboardInterrupt()), KeyboardInterrupt),
+        ("os.fsync", raising(OSError("fsync")), OSError),
+        ("os.replace", raising(OSError("replace")), OSError),
+    ],
+    ids=["disk full", "interrupted", "fsync", "replace"],
+)
+def test_failures_leave_everything_as_it_was(
+    name: str,
+    replacement: Callable[..., None],
+    error: type[BaseException],
+    existing: bool,
+    model: Einet,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    if existing:
+        save(model, path)
+    before = content(path.parent)
+    changed = Einet(model.graph, einet.Gaussian(), num_sums=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"einet.storage.write.{name}", replacement)
+        with pytest.raises(error):
+            save(changed, path)
+    assert content(path.parent) == before
+
+
+def test_what_cannot_be_written(model: Einet, path: Path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        save(model, path.parent / "nowhere" / "model.einet")
+    with pytest.raises(IsADirectoryError, match="one file"):
+        save(model, path.parent)
+    assert content(path.parent) == {}
+
+
+# -- what is no model ------------------------------------------------------------------------------
+
+
+class Unknown(einet.Bernoulli):
+    """A family that files do not know."""
+
+
+def test_models_that_files_do_not_know(path: Path):
+    graph = GRAPHS["one replica"]
+    with pytest.raises(TypeError, match="must be an Einet or a Mixture, got"):
+        save(Mock(spec=Model), path)
+    with pytest.raises(ValueError, match="family Unknown .*FAMILIES"):
+        save(Einet(graph, Unknown(), num_sums=2), path)
+    model = Einet(graph, einet.Bernoulli(), num_sums=2)
+    model.leaf.blocks.double()
+    with pytest.raises(ValueError, match="one type, got torch.float32, torch.float64"):
+        save(model, path)
+    assert content(path.parent) == {}
+
+
+def test_no_file(path: Path):
+    with pytest.raises(FileNotFoundError, match="model.einet"):
+        load(path)
+    with pytest.raises(IsADirectoryError, match="one file"):
+        load(path.parent)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"not a model at all", bytes(1000)], ids=repr)
+def test_files_of_other_kinds(data: bytes, path: Path):
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="model.einet is no model that can be loaded"):
+        load(path)
+
+
+def test_truncated_files(model: Einet, path: Path):
+    save(model, path)
+    whole = path.read_bytes()
+    for length in [*range(0, 2000, 97), *range(2000, len(whole), 997), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(FormatError, match="model.einet is no model that can be loaded"):
+            load(path)
+    path.write_bytes(whole + b"0")
+    with pytest.raises(FormatError, match="model.einet is no model that can be loaded"):
+        load(path)
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}], ids=str)
+def test_safetensors_files_of_others(metadata: dict[str, str] | None, path: Path):
+    save_file({"weight": torch.zeros(3)}, path, metadata)
+    with pytest.raises(FormatError, match="model.einet .* einet did not write it"):
+        load(path)
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], Any]) -> None:
+    """Change a file's header or its tensors."""
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["einet"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(header, tensors)
+    save_file(tensors, path, {"einet": json.dumps(header)})
+
+
+def test_rewriting_changes_nothing_by_itself(model: Einet, path: Path):
+    save(model, path)
+    rewrite(path, lambda header, tensors: None)
+    assert_same(load(path), model)
+
+
+def test_a_newer_version(model: Einet, path: Path):
+    save(model, path)
+    rewrite(path, lambda header, tensors: header.update(version=VERSION + 1, einet="99.0"))
+    with pytest.raises(FormatError, match=f"version {VERSION + 1} .* newer .* einet 99.0"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"format": "other"}'])
+def test_metadata_that_are_no_header(text: str, path: Path):
+    save_file({"weight": torch.zeros(3)}, path, {"einet": text})
+    with pytest.raises(FormatError, match="model.einet .*(metadata|format)"):
+        load(path)
+
+
+# Wrong values of the header, by the place they stand in, and what the message must say.
+HEADERS: list[tuple[str, Any, str]] = [
+    ("format", "safetensors", "format must be 'einet.model'"),
+    ("version", "1", "version must be int"),
+    ("version", True, "version must be int"),
+    ("version", 0, "version must be at least 1"),
+    ("model", None, "model must be dict"),
+    ("model.kind", "Tree", "kind must be Einet or Mixture"),
+    ("model.kind", None, "kind must be str"),
+    ("model.kind", "Mixture", "components must be list"),
+    ("model.dtype", "float64", "must be torch.float64"),
+    ("model.dtype", None, "dtype must be str"),
+    ("model.graph", "graphs.7", "needs 'num_variables'"),
+    ("model.num_sums", 5, "must be .* of shape"),
+    ("model.num_sums", "2", "num_sums must be int"),
+    ("model.num_sums", 0, "num_sums must be an integer"),
+    ("model.num_leaves", 4, "must be .* of shape"),
+    ("model.num_classes", 1, "must be .* of shape"),
+    ("model.initialized", 1, "initialized must be bool"),
+    ("model.families", {}, "families must be list"),
+    ("model.families", [], "do not cover"),
+    ("model.families", [0], "family is no object"),
+    ("model.families.0", {"name": "Gaussian", "config": {"A": 1}}, "does not describe"),
+    ("model.families.0", {"name": "Cauchy", "config": {}}, "no family 'Cauchy'"),
+    ("model.families.0", {"name": "Bernoulli", "config": {}}, "Bernoulli has"),
+    ("model.families.1", {"name": "Categorical", "config": {}}, "does not describe"),
+    ("model.families.1", {"name": "Categorical", "config": {"width": 9}}, "must be .* of shape"),
+    ("model.blocks", [0], "blocks are not what"),
+    ("model.layers.0.kind", "MixingLayer", "layers are not what"),
+    ("model.layers.0.target", "top", "layers are not what"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "message"), HEADERS, ids=str)
+def test_damaged_headers(place: str, value: Any, message: str, model: Einet, path: Path):
+    def change(header: Any, tensors: dict[str, Tensor]) -> None:
+        *steps, last = place.split(".")
+        for step in steps:
+            header = header[int(step) if isinstance(header, list) else step]
+        header[int(last) if isinstance(header, list) else last] = value
+
+    save(model, path)
+    rewrite(path, change)
+    with pytest.raises(FormatError, match=f"(?s)model.einet .*{message}"):
+        load(path)
+
+
+# Each kind of tensor, and how the message calls it where it is missing.
+TENSORS = [
+    "log_class_prior",
+    "leaf.groups.0.variables",
+    "leaf.groups.0.scale",
+    "leaf.groups.1.num_categories",
+    "leaf.blocks.0.leaves",
+    "leaf.blocks.0.columns",
+    "leaf.blocks.0.stored",
+    "circuit.layers.0.weight",
+    "circuit.layers.0.left",
+    "circuit.layers.0.right",
+    "circuit.layers.2.weight",
+    "circuit.layers.2.children_index",
+    "circuit.layers.2.counts",
+    "graphs.0.root",
+    "graphs.0.leaf_variables",
+    "graphs.0.partition_children",
+]
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_damaged_tensors(name: str, model: Einet, path: Path):
+    def missing(header: Any, tensors: dict[str, Tensor]) -> None:
+        del tensors[name]
+
+    def longer(header: Any, tensors: dict[str, Tensor]) -> None:
+        old = tensors[name]
+        tensors[name] = torch.cat([old, old]) if old.ndim else old.repeat(2)
+
+    def other_axes(header: Any, tensors: dict[str, Tensor]) -> None:
+        tensors[name] = tensors[name].unsqueeze(0).clone()
+
+    def other_type(header: Any, tensors: dict[str, Tensor]) -> None:
+        old = tensors[name]
+        tensors[name] = old.to(torch.int16 if old.is_floating_point() else torch.float32)
+
+    def other_values(header: Any, tensors: dict[str, Tensor]) -> None:
+        tensors[name] += 1
+
+    changes = [missing, longer, other_axes, other_type]
+    if name.startswith("graphs.") or not model.state_dict()[name].is_floating_point():
+        changes.append(other_values)
+    for change in changes:
+        save(model, path)
+        rewrite(path, change)
+        part = name.rpartition(".")[2] if change is not other_values else ""
+        with pytest.raises(FormatError, match=f"(?s)model.einet is no model .*: .*{part}"):
+            load(path)
+
+
+def test_a_tensor_too_many(model: Einet, path: Path):
+    save(model, path)
+    rewrite(path, lambda header, tensors: tensors.update(surplus=torch.zeros(2)))
+    with pytest.raises(FormatError, match="surplus, which the model does not have"):
+        load(path)
+
+
+def test_damaged_mixtures(model: Einet, path: Path):
+    for components, message in (
+        ([], "at least one model"),
+        ([1], "component is no object"),
+        (None, "components must be list"),
+    ):
+        save(Mixture([model]), path)
+        rewrite(path, lambda header, _, new=components: header["model"].update(components=new))
+        with pytest.raises(FormatError, match=message):
+            load(path)
+    save(Mixture([model]), path)
+    rewrite(path, lambda header, tensors: tensors.pop("log_weights"))
+    with pytest.raises(FormatError, match="log_weights is missing"):
+        load(path)
+
+
+def test_the_name_of_the_format_is_in_the_file(model: Einet, path: Path):
+    save(model, path)
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["einet"])
+    assert (header["format"], header["version"]) == (FORMAT, VERSION) == ("einet.model", 1)
+    assert header["einet"] == einet.__version__
