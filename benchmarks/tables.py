@@ -1,0 +1,99 @@
+"""Markdown tables of the measured rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+__all__ = ["comparison", "scaling"]
+
+Row = dict
+
+
+def comparison(rows: Sequence[Row]) -> str:
+    """Every row, then `einet` against the fastest peer at every point."""
+    measured = _markdown(
+        ("implementation", "K", "batch", "threads", "train ms", "forward ms", "peak MiB"),
+        (
+            (
+                row["implementation"],
+                row["K"],
+                row["batch"],
+                row["threads"],
+                _number(row["train_ms"]) or row.get("note", ""),
+                _number(row["forward_ms"]),
+                _number(row["peak_mib"]),
+            )
+            for row in rows
+        ),
+    )
+    ratios = list(_ratios(rows))
+    if not ratios:
+        return measured
+    header = ("K", "batch", "threads", "train", "forward", "memory")
+    return "\n\n".join(
+        (
+            measured,
+            "Fastest peer divided by `einet` (memory: that of the fastest peer in training):",
+            _markdown(header, ratios),
+        )
+    )
+
+
+def scaling(rows: Sequence[Row]) -> str:
+    """Cost per sample of a training step over the batch size."""
+    return _markdown(
+        ("K", "batch", "threads", "train ms", "train ms per sample", "peak MiB"),
+        (
+            (
+                row["K"],
+                row["batch"],
+                row["threads"],
+                _number(row["train_ms"]) or row.get("note", ""),
+                _number(row["train_ms_per_sample"]),
+                _number(row["peak_mib"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _ratios(rows: Iterable[Row]) -> Iterable[tuple]:
+    points: dict[tuple[int, int, int], list[Row]] = {}
+    for row in rows:
+        if row["train_ms"] is not None:
+            points.setdefault((row["K"], row["batch"], row["threads"]), []).append(row)
+    for point, candidates in points.items():
+        ours = [row for row in candidates if row["implementation"] == "einet"]
+        peers = [row for row in candidates if row["implementation"] != "einet"]
+        if not ours or not peers:
+            continue
+        trainer = min(peers, key=lambda row: row["train_ms"])
+        runner = min(peers, key=lambda row: row["forward_ms"])
+        yield (
+            *point,
+            _ratio(trainer, ours[0], "train_ms"),
+            _ratio(runner, ours[0], "forward_ms"),
+            _ratio(trainer, ours[0], "peak_mib"),
+        )
+
+
+def _ratio(peer: Row, ours: Row, field: str) -> str:
+    return f"{peer[field] / ours[field]:.1f}× ({peer['implementation']})"
+
+
+def _number(value: float | None) -> str:
+    """Three digits or all of the integer part, whichever is more; empty for None."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    cells = [tuple(header), *(tuple(str(cell) for cell in row) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    padded = [
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in cells
+    ]
+    lines = ["| " + " | ".join(line) + " |" for line in padded]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join((lines[0], rule, *lines[1:]))
