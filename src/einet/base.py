@@ -75,6 +75,20 @@ class Model(nn.Module, ABC):
     def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
         """Move the parameters towards those that maximise the expected log-likelihood."""
 
+    def em_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        step_size: float | Tensor = 1.0,
+    ) -> Float[Tensor, ""]:
+        """``m_step(e_step(x), step_size)``; the mean log-likelihood before the update."""
+        statistics = self.e_step(x, observed, labels=labels, weights=weights)
+        self.m_step(statistics, step_size)
+        return statistics.log_likelihood / statistics.rows
+
     @abstractmethod
     def check_support(self, batch: Batch, name: str) -> None:
         """Raise if an observed value has density zero whatever the parameters."""

@@ -13,7 +13,7 @@ from einet.base import Model
 from einet.data.batch import Batch, as_batch, as_weights
 from einet.families.simplex import floored_simplex
 from einet.inference.mixed import MixturePosterior
-from einet.learning.m_step import RELATIVE_FLOOR
+from einet.kernels.update import RELATIVE_FLOOR
 from einet.learning.statistics import MixtureStatistics, Statistics
 
 __all__ = ["Mixture"]

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from einet.base import Model
 from einet.data.batch import Batch, as_batch, as_labels, as_weights
 from einet.families import ExponentialFamily
+from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer, Values
 from einet.learning.initialize import initialize_leaves
-from einet.learning.m_step import m_step
+from einet.learning.m_step import check_canonical, m_step, update_leaves_and_classes
 from einet.learning.statistics import EinetStatistics
 from einet.structures import RegionGraph
 from einet.structures.arguments import as_int
@@ -219,19 +220,60 @@ class Einet(Model):
         statistics = EinetStatistics.zeros(self) if into is None else into
         assert isinstance(statistics, EinetStatistics)
         for part in self.pieces(rows):
-            values, root = self.upward(batch[part])
-            joint = root + self.log_class_prior.double().unsqueeze(-1)
-            if known is not None:
-                joint = mask_classes(joint, known[part])
-            log_likelihood = torch.logsumexp(joint, 0)
-            seed = class_posterior(joint, None)
-            row_weight = torch.ones_like(log_likelihood) if weight is None else weight[part]
-            seed *= row_weight
-            flow = self.downward(values, seed, statistics.weights)
-            self.leaf.statistics(values.evidence, flow, statistics.leaves)
-            statistics.classes += seed.sum(1)
-            statistics.add_rows(log_likelihood, row_weight)
+            labels_here = None if known is None else known[part]
+            weight_here = None if weight is None else weight[part]
+            self._expect(batch[part], labels_here, weight_here, statistics, statistics.weights)
         return statistics
+
+    @torch.no_grad()
+    def em_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        step_size: float | Tensor = 1.0,
+    ) -> Float[Tensor, ""]:
+        """``m_step(e_step(x), step_size)`` in one go; the mean log-likelihood before the update.
+
+        Weights of sums are updated within the backward pass, as soon as their statistics are known:
+        the same numbers, sooner, without memory for the statistics.
+        """
+        batch = as_batch(x, self.num_variables, observed, device=self.device, allow_empty=False)
+        if len(self.pieces(len(batch))) > 1:
+            statistics = self.e_step(batch.x, batch.observed, labels=labels, weights=weights)
+            self.m_step(statistics, step_size)
+        else:
+            check_canonical(self)
+            known = self._as_labels(labels, len(batch))
+            weight = None if weights is None else as_weights(weights, len(batch)).to(self.device)
+            statistics = EinetStatistics.zeros(self, sums=False)
+            self._expect(batch, known, weight, statistics, Step(step_size))
+            update_leaves_and_classes(self, statistics, step_size)
+        return statistics.log_likelihood / statistics.rows
+
+    def _expect(
+        self,
+        batch: Batch,
+        labels: Tensor | None,
+        weight: Tensor | None,
+        statistics: EinetStatistics,
+        of_weights: list[Tensor] | Step,
+    ) -> None:
+        """Add the expected statistics of one piece of a batch; those of weights as asked for."""
+        values, root = self.upward(batch)
+        joint = root + self.log_class_prior.double().unsqueeze(-1)
+        if labels is not None:
+            joint = mask_classes(joint, labels)
+        log_likelihood = torch.logsumexp(joint, 0)
+        seed = class_posterior(joint, None)
+        row_weight = torch.ones_like(log_likelihood) if weight is None else weight
+        seed *= row_weight
+        flow = self.downward(values, seed, of_weights)
+        self.leaf.statistics(values.evidence, flow, statistics.leaves)
+        statistics.classes += seed.sum(1)
+        statistics.add_rows(log_likelihood, row_weight)
 
     def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
         assert isinstance(statistics, EinetStatistics)
@@ -264,7 +306,7 @@ class Einet(Model):
         self,
         values: EinetValues,
         seed: Float[Tensor, "classes batch"],
-        statistics: list[Tensor] | None = None,
+        statistics: list[Tensor] | Step | None = None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """p_L of every leaf entry (eq. 6), for weights ``seed`` on the roots' log values."""
         gradient = self.circuit.backpropagate_(self.circuit.weights, values, seed, statistics)

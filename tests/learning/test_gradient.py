@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from einet import Bernoulli, Categorical, Einet, Gaussian, Gradient, random_trees, unconstrained
-from einet.learning.m_step import RELATIVE_FLOOR
+from einet.kernels.update import RELATIVE_FLOOR
 from tests.families.cases import CASES, Case
 
 GRAPH = random_trees(4, depth=2, replicas=2, seed=1)

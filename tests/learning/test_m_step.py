@@ -18,7 +18,7 @@ from einet import (
     poon_domingos,
     random_trees,
 )
-from einet.learning.m_step import RELATIVE_FLOOR
+from einet.kernels.update import RELATIVE_FLOOR
 from einet.learning.statistics import EinetStatistics
 
 FLOATS = [torch.float32, torch.float64]

@@ -73,6 +73,8 @@ def log_values(
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "part K columns"]]]:
     """Log densities of all leaves of a block, one piece (leaves, samples, values) at a time.
 
+    The values of a piece are the caller's to change, until the next piece is asked for.
+
     A missing cell counts as ``if_missing``: 0 by default, which integrates it out.
     """
     K, (n, s) = A.shape[0], columns.shape
@@ -108,11 +110,9 @@ def _product_values(theta: Tensor, offset: Tensor, columns: Tensor, evidence: Ev
         some = table if len(pieces) == 1 else table[:, :, piece].contiguous()
         for part in parts:
             gathered = _gather(some, columns[part])
-            if bias is None:
-                values = torch.bmm(factor[part], gathered)
-            else:
-                values = torch.baddbmm(bias[part], factor[part], gathered)
-            yield part, piece, values
+            values = scratch("log values", (gathered.shape[0], K, gathered.shape[-1]), gathered)
+            torch.bmm(factor[part], gathered, out=values)
+            yield part, piece, values if bias is None else values.add_(bias[part])
 
 
 def _gather(table: Float[Tensor, "V width batch"], columns: Int[Tensor, "part s"]) -> Tensor:
@@ -181,12 +181,13 @@ def add_statistics(
         some = table if len(pieces) == 1 else table[:, :, piece].contiguous()
         for part in parts:
             gathered = _gather(some, columns[part])
-            p = leaves.take(flow, part, "flow")[:, :, piece].double()
+            some_flow = leaves.take(flow, part, "flow")[:, :, piece]
+            p = scratch("p", some_flow.shape, gathered).copy_(some_flow)
             sums[part].baddbmm_(p, gathered.transpose(1, 2))
-    sums = sums.view(n, K, s, width).transpose(0, 1).reshape(K, n * s, width)
-    weighted += sums[..., :S]
+    by_pair = sums.view(n, K, s, width).transpose(0, 1)
+    weighted.view(K, n, s, S).add_(by_pair[..., :S])
     if evidence.observed is not None:
-        total += sums[..., S]
+        total.view(K, n, s).add_(by_pair[..., S])
     else:
         share = leaves.take(flow, slice(0, n), "flow").sum(-1, dtype=torch.float64)
         total.view(K, n, s).add_(share.T.unsqueeze(-1))

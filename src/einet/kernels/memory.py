@@ -11,15 +11,16 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-__all__ = ["Rows", "block_bytes", "blocks", "scratch", "spacing"]
+__all__ = ["Rows", "block_bytes", "blocks", "rows_at_once", "scratch", "spacing"]
 
-# On a server core (1 MiB of L2 cache, 32 MiB of shared L3) blocks of 1–2 MiB are fastest: smaller
+# On a server core (1 MiB of L2 cache, 32 MiB of shared L3) blocks of about 1 MiB are best: smaller
 # ones lose to the overhead of each call, larger ones to memory traffic. A GPU wants to be filled.
-_CPU_BLOCK_BYTES = 3 << 19
+_CPU_BLOCK_BYTES = 1 << 20
 _GPU_BLOCK_BYTES = 256 << 20
 # One row alone may be larger than that, as matrix products of few columns are slow.
 _ROW_FACTOR = 3
 _FEWEST_COLUMNS = 64
+_MOST_AT_ONCE = 32 << 20
 
 _kept = threading.local()
 
@@ -29,10 +30,18 @@ def block_bytes(device: torch.device) -> int:
     return _CPU_BLOCK_BYTES if device.type == "cpu" else _GPU_BLOCK_BYTES
 
 
-def blocks(rows: int, batch: int, bytes_each: int, budget: int) -> tuple[list[slice], list[slice]]:
+def rows_at_once(device: torch.device) -> int:
+    """How many matrix products a block should hold at least, to give every core some."""
+    return 2 * torch.get_num_threads() if device.type == "cpu" else 1
+
+
+def blocks(
+    rows: int, batch: int, bytes_each: int, budget: int, at_once: int = 1
+) -> tuple[list[slice], list[slice]]:
     """Cut ``rows × batch`` cells of ``bytes_each`` into blocks of about ``budget`` bytes.
 
-    The batch is cut only where a single row would be much larger than that.
+    The batch is cut only where a single row would be much larger than that. Blocks hold
+    ``at_once`` rows even if they exceed the budget, up to a limit.
 
     Example:
         >>> blocks(rows=3, batch=100, bytes_each=1000, budget=250_000)
@@ -41,7 +50,8 @@ def blocks(rows: int, batch: int, bytes_each: int, budget: int) -> tuple[list[sl
     columns = max(_FEWEST_COLUMNS, _ROW_FACTOR * budget // max(1, bytes_each))
     pieces = max(1, -(-batch // columns))
     columns = max(1, -(-batch // pieces))
-    height = max(1, budget // (bytes_each * columns))
+    size = max(1, bytes_each * columns)
+    height = max(1, budget // size, min(at_once, _MOST_AT_ONCE // size))
     return _slices(rows, height), _slices(batch, columns)
 
 
@@ -104,6 +114,10 @@ class Rows:
         index = self.index[part]
         out = scratch(name, (index.shape[0], *tensor.shape[1:]), tensor)
         return torch.index_select(tensor, 0, index, out=out)
+
+    def view(self, tensor: Tensor, part: slice) -> Tensor | None:
+        """``tensor[index[part]]`` as a view, if it can be had."""
+        return None if self.step is None else tensor[self._slice(part)]
 
     def add_(self, tensor: Tensor, part: slice, values: Tensor) -> None:
         """``tensor[index[part]] += values``, adding up where a row occurs more than once."""

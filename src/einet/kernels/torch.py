@@ -18,7 +18,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.memory import Rows, block_bytes, blocks, scratch
+from einet.kernels.memory import Rows, block_bytes, blocks, rows_at_once, scratch
+from einet.kernels.update import Collector
 
 __all__ = [
     "Children",
@@ -27,6 +28,7 @@ __all__ = [
     "einsum_forward",
     "mixing_backward",
     "mixing_forward",
+    "scale_",
     "scaled",
 ]
 
@@ -58,6 +60,13 @@ def scaled(log_values: Float[Tensor, "nodes K batch"], dtype: torch.dtype) -> tu
     shift = m.clamp(min=torch.finfo(m.dtype).min)
     v = (log_values - shift.unsqueeze(1)).to(dtype).exp_()
     return v, m.double()
+
+
+def scale_(log_values: Tensor, v: Tensor, m: Tensor) -> None:
+    """Like :func:`scaled`, into given tensors; ``log_values`` is consumed."""
+    torch.amax(log_values, 1, out=m)
+    log_values -= m.clamp(min=torch.finfo(m.dtype).min).unsqueeze(1)
+    v.copy_(log_values).exp_()
 
 
 def _finish(values: Tensor, log_scale: Tensor, out: Nodes) -> None:
@@ -112,7 +121,8 @@ def einsum_forward(
     num, outputs, options = weight.shape
     batch = nodes.v.shape[-1]
     cell = options * weight.element_size() * (outputs if maximise else 1)
-    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(weight.device))
+    budget, at_once = block_bytes(weight.device), rows_at_once(weight.device)
+    row_blocks, column_blocks = blocks(num, batch, cell, budget, at_once)
     for rows in row_blocks:
         left, right = children.take(nodes.v, rows)
         for columns in column_blocks:
@@ -134,24 +144,28 @@ def einsum_backward(
     children: Children,
     peak: Float[Tensor, "L batch"],
     gradient: Float[Tensor, "L K_out batch"],
-    weight_gradient: Float[Tensor, "L K_out IJ"] | None,
+    statistics: Collector | None,
     child_gradient: Float[Tensor, "nodes K batch"],
 ) -> None:
-    """Add the children's gradients to ``child_gradient``, and ∂/∂W (n of eq. 6) if asked for."""
+    """Add the children's gradients to ``child_gradient``; hand over ∂/∂W (n of eq. 6) if asked."""
     num, _, options = weight.shape
     batch = nodes.v.shape[-1]
     upper = _unpeak(gradient, peak)
     cell = options * weight.element_size()
-    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(weight.device))
+    budget, at_once = block_bytes(weight.device), rows_at_once(weight.device)
+    row_blocks, column_blocks = blocks(num, batch, cell, budget, at_once)
     for rows in row_blocks:
         left, right = children.take(nodes.v, rows)
         to_left, to_right = torch.empty_like(left[:, :, 0]), torch.empty_like(right[:, 0])
+        room = None if statistics is None else statistics.room(rows)
+        fresh = statistics is not None and statistics.fresh
         for columns in column_blocks:
             first, second = left[..., columns], right[..., columns]
             above = upper[rows, :, columns]
             product = _outer(first, second)
-            if weight_gradient is not None:
-                weight_gradient[rows].baddbmm_(above, product.flatten(1, 2).transpose(1, 2))
+            if room is not None:
+                _add_product(room, above, product.flatten(1, 2).transpose(1, 2), fresh)
+                fresh = False
             below = scratch("below", product.shape, product)
             torch.bmm(weight[rows].transpose(1, 2), above, out=below.flatten(1, 2))
             torch.sum(torch.mul(below, second, out=product), 2, out=to_left[..., columns])
@@ -159,6 +173,16 @@ def einsum_backward(
         children.left.add_(child_gradient[:, : children.num_left], rows, to_left)
         if children.right is not None:
             children.right.add_(child_gradient[:, : children.num_right], rows, to_right)
+        if statistics is not None:
+            statistics.done(rows)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, fresh: bool) -> None:
+    """``total += a @ b``, or ``total = a @ b`` where it holds nothing yet."""
+    if fresh:
+        torch.bmm(a, b, out=total)
+    else:
+        total.baddbmm_(a, b)
 
 
 def _outer(left: Tensor, right: Tensor) -> Float[Tensor, "part I J columns"]:
@@ -204,10 +228,10 @@ def mixing_backward(
     index: Int[Tensor, "n C"],
     peak: Float[Tensor, "n batch"],
     gradient: Float[Tensor, "n K batch"],
-    weight_gradient: Float[Tensor, "n C K"] | None,
+    statistics: Collector | None,
     child_gradient: Float[Tensor, "nodes K_max batch"],
 ) -> None:
-    """Writes the children's gradients; adds ∂/∂w to ``weight_gradient`` if given.
+    """Write the children's gradients to ``child_gradient``; hand over ∂/∂w if asked.
 
     Every child of a mixing layer is a simple sum with this one parent, so writing is enough.
     """
@@ -219,13 +243,18 @@ def mixing_backward(
     for rows in row_blocks:
         relative = _relative_scales(children.m, index[rows])[0].to(weight.dtype)
         picked = index[rows].reshape(-1)
+        room = None if statistics is None else statistics.room(rows)
+        if room is not None and statistics is not None and statistics.fresh:
+            room.zero_()
         for columns in column_blocks:
             above = upper[rows, None, :, columns] * relative[:, :, None, columns]
-            if weight_gradient is not None:
+            if room is not None:
                 values = children.v[:, :K, columns].index_select(0, picked)
-                weight_gradient[rows] += (values.view(above.shape) * above).sum(-1)
+                room += (values.view(above.shape) * above).sum(-1)
             above *= weight[rows].unsqueeze(-1)
             child_gradient[picked, :K, columns] = above.flatten(0, 1)
+        if statistics is not None:
+            statistics.done(rows)
 
 
 def _relative_scales(m: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from einet.kernels.torch import Nodes
+from einet.kernels.update import Statistic
 
 __all__ = ["Descent", "SumLayer", "Values", "Visits"]
 
@@ -96,9 +97,9 @@ class SumLayer(nn.Module, ABC):
 
     @abstractmethod
     def backpropagate(
-        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Tensor | None
+        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Statistic
     ) -> None:
-        """From ∂/∂v of this layer's nodes to ∂/∂v of what it read; adds ∂/∂weight to ``statistic``.
+        """From ∂/∂v of this layer's nodes to ∂/∂v of what it read; ∂/∂weight goes to ``statistic``.
 
         ``gradient["body"]`` and ``gradient["top"]`` have the shape of the values.
         """

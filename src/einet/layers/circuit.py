@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from einet.kernels.torch import Nodes
+from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.einsum import EinsumLayer
 from einet.layers.mixing import MixingLayer
@@ -86,19 +87,21 @@ class Circuit(nn.Module):
         weights: list[Tensor],
         values: Values,
         seed: Float[Tensor, "classes batch"],
-        statistics: list[Tensor] | None,
+        statistics: list[Tensor] | Step | None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """Gradients with respect to the leaves' v, given those of the root's log values.
 
-        Adds ∂/∂W of every layer to ``statistics`` where given.
+        Adds ∂/∂W of every layer to ``statistics``, or moves the weights by a step right away.
         """
         top, body = values.top.v, values.body.v
         gradient = {"top": torch.zeros_like(top), "body": torch.zeros_like(body)}
         root = top[-1]
         gradient["top"][-1] = torch.where(root > 0, seed.to(root.dtype) / root, 0)
-        added = [None] * len(weights) if statistics is None else statistics
+        each: list[Statistic] = [None] * len(weights)
+        if statistics is not None:
+            each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
         for layer, weight, statistic in reversed(
-            list(zip(self.sum_layers, weights, added, strict=True))
+            list(zip(self.sum_layers, weights, each, strict=True))
         ):
             layer.backpropagate(weight, values, gradient, statistic)
         return gradient["body"][: self.num_leaf_nodes, : self.num_leaves]

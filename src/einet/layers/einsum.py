@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from einet.kernels import torch as kernel
 from einet.kernels.memory import Rows, block_bytes, spacing
 from einet.kernels.torch import Children
+from einet.kernels.update import Statistic, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits
 
 __all__ = ["EinsumLayer"]
@@ -61,12 +62,13 @@ class EinsumLayer(SumLayer):
         kernel.einsum_forward(weight, values.body, self._children(), self.written(values), maximise)
 
     def backpropagate(
-        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Tensor | None
+        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Statistic
     ) -> None:
         above = gradient[self.target][self.slots, : self.num_outputs]
         peak = self.written(values).peak
+        statistics = collector(weight, statistic, axis=-1)
         kernel.einsum_backward(
-            weight, values.body, self._children(), peak, above, statistic, gradient["body"]
+            weight, values.body, self._children(), peak, above, statistics, gradient["body"]
         )
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:

@@ -15,7 +15,7 @@ from einet.families import ExponentialFamily
 from einet.kernels import leaf as kernel
 from einet.kernels.leaf import Evidence
 from einet.kernels.memory import Rows, block_bytes, spacing
-from einet.kernels.torch import scaled
+from einet.kernels.torch import scale_, scaled
 from einet.layers.base import Visits
 from einet.structures import RegionGraph
 
@@ -109,8 +109,21 @@ class LeafBlock(nn.Module):
 
     def natural(self) -> tuple[Float[Tensor, "K pairs S"], Float[Tensor, "K pairs"]]:
         """θ and A, as separate float64 tensors."""
-        theta = self.family.theta_of(self.stored.double())
-        return theta, self.family.A(theta)
+        family = self.family
+        if torch.is_grad_enabled() and self.stored.requires_grad:
+            theta = family.theta_of(self.stored.double())
+            return theta, family.A(theta)
+        # A few entries at a time: what is computed on the way then stays in a core's cache.
+        stored = self.stored
+        K, pairs, _ = stored.shape
+        theta = stored.new_empty(K, pairs, family.num_statistics, dtype=torch.float64)
+        A = theta.new_empty(K, pairs)
+        step = max(1, block_bytes(stored.device) // (4 * theta[0].nbytes))
+        for start in range(0, K, step):
+            some = slice(start, start + step)
+            theta[some] = family.theta_of(stored[some].double())
+            A[some] = family.A(theta[some])
+        return theta, A
 
     def log_peaks(self) -> Float[Tensor, "K pairs"]:
         """The log density of each pair at its mode."""
@@ -200,12 +213,17 @@ class LeafLayer(nn.Module):
             peaks = block.log_peaks() if maximise and seen.observed is not None else None
             pieces = kernel.log_values(theta, A, block.columns, seen, peaks)
             for part, columns, log_values in pieces:
-                if total is None:
-                    its_v, its_m = scaled(log_values, v.dtype)
-                    block.rows.put_(v[:, :, columns], part, its_v)
-                    block.rows.put_(m[:, columns], part, its_m)
-                else:
+                if total is not None:
                     block.rows.add_(total[:, :, columns], part, log_values)
+                    continue
+                its_v = block.rows.view(v[:, :, columns], part)
+                its_m = block.rows.view(m[:, columns], part)
+                if its_v is not None and its_m is not None:
+                    scale_(log_values, its_v, its_m)
+                else:
+                    new_v, new_m = scaled(log_values, v.dtype)
+                    block.rows.put_(v[:, :, columns], part, new_v)
+                    block.rows.put_(m[:, columns], part, new_m)
         if total is not None:
             v[:], m[:] = scaled(total, v.dtype)
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from einet.kernels import torch as kernel
+from einet.kernels.update import Statistic, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits
 
 __all__ = ["MixingLayer"]
@@ -71,17 +72,18 @@ class MixingLayer(SumLayer):
             kernel.mixing_forward(w, nodes, index, written[regions], maximise)
 
     def backpropagate(
-        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Tensor | None
+        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Statistic
     ) -> None:
         nodes, written = values.space(self.source), self.written(values)
         above = gradient[self.target][self.slots, : self.num_outputs]
         indices, regions = self._blocks(self.children_index), self._regions()
-        statistics = [None] * len(indices) if statistic is None else self._blocks(statistic)
-        for w, index, part, n in zip(
-            self._blocks(weight), indices, regions, statistics, strict=True
-        ):
+        each: list[Statistic] = [statistic] * len(indices)
+        if isinstance(statistic, Tensor):
+            each = [*self._blocks(statistic)]
+        for w, index, part, its in zip(self._blocks(weight), indices, regions, each, strict=True):
+            statistics = collector(w, its, axis=1)
             kernel.mixing_backward(
-                w, nodes, index, written.peak[part], above[part], n, gradient[self.source]
+                w, nodes, index, written.peak[part], above[part], statistics, gradient[self.source]
             )
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:

@@ -16,38 +16,7 @@ from einet.learning.statistics import Statistics
 __all__ = ["EM", "StochasticEM"]
 
 
-class _Expectation(Learner):
-    """What both have in common: statistics, kept from step to step."""
-
-    def __init__(self) -> None:
-        self._statistics: Statistics | None = None
-        self._model: Model | None = None
-
-    def _accumulate(self, model: Model, fresh: bool, x: Any, observed: Any, rows: dict) -> Tensor:
-        rows = {name: value for name, value in rows.items() if value is not None}
-        if self._model is not model or self._statistics is None:
-            self._model, self._statistics = model, None
-        elif fresh:
-            self._statistics.zero_()
-        if self._statistics is None:
-            self._statistics = model.e_step(x, observed, **rows)
-            return self._statistics.log_likelihood / self._statistics.rows
-        # Counted from zero: differences of running sums would be NaN after a row of density 0.
-        sums = (self._statistics.log_likelihood, self._statistics.rows)
-        before = [total.clone() for total in sums]
-        for total in sums:
-            total.zero_()
-        model.e_step(x, observed, into=self._statistics, **rows)
-        mean = sums[0] / sums[1]
-        for total, earlier in zip(sums, before, strict=True):
-            total += earlier
-        return mean
-
-    def finish(self, model: Model) -> None:
-        self._statistics = self._model = None
-
-
-class EM(_Expectation):
+class EM(Learner):
     """Full-batch EM: expected statistics of a whole epoch, then one M-step.
 
     The training log-likelihood never decreases.
@@ -62,8 +31,7 @@ class EM(_Expectation):
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._fresh = True
+        self._statistics: Statistics | None = None
 
     def step(
         self,
@@ -76,17 +44,30 @@ class EM(_Expectation):
         progress: float = 0.0,
     ) -> Float[Tensor, ""]:
         rows = {"labels": labels, "weights": weights}
-        mean = self._accumulate(model, self._fresh, x, observed, rows)
-        self._fresh = False
+        if self._statistics is None:
+            self._statistics = model.e_step(x, observed, **rows)
+            return self._statistics.log_likelihood / self._statistics.rows
+        # Counted from zero: differences of running sums would be NaN after a row of density 0.
+        sums = (self._statistics.log_likelihood, self._statistics.rows)
+        before = [total.clone() for total in sums]
+        for total in sums:
+            total.zero_()
+        model.e_step(x, observed, into=self._statistics, **rows)
+        mean = sums[0] / sums[1]
+        for total, earlier in zip(sums, before, strict=True):
+            total += earlier
         return mean
 
     def end_epoch(self, model: Model, progress: float) -> None:
-        if self._statistics is not None and not self._fresh:
+        if self._statistics is not None and bool(self._statistics.rows > 0):
             model.m_step(self._statistics, 1.0)
-        self._fresh = True
+            self._statistics.zero_()
+
+    def finish(self, model: Model) -> None:
+        self._statistics = None
 
 
-class StochasticEM(_Expectation):
+class StochasticEM(Learner):
     r"""Stochastic EM: after every mini-batch, parameters move by a step λ towards its M-step.
 
     .. math:: w \leftarrow (1-\lambda) w + \lambda w^\text{mini}, \quad
@@ -102,7 +83,6 @@ class StochasticEM(_Expectation):
     """
 
     def __init__(self, step_size: float | Schedule = 0.5) -> None:
-        super().__init__()
         if not isinstance(step_size, Callable):
             _check_step_size(step_size)
         self.step_size = step_size
@@ -118,11 +98,7 @@ class StochasticEM(_Expectation):
         progress: float = 0.0,
     ) -> Float[Tensor, ""]:
         size = self.step_size_at(progress)
-        rows = {"labels": labels, "weights": weights}
-        mean = self._accumulate(model, True, x, observed, rows)
-        assert self._statistics is not None
-        model.m_step(self._statistics, size)
-        return mean
+        return model.em_step(x, observed, labels=labels, weights=weights, step_size=size)
 
     def step_size_at(self, progress: float) -> float:
         size = self.step_size(progress) if callable(self.step_size) else self.step_size

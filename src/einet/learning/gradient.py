@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from einet.base import Model
+from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
 from einet.learning.learner import Learner
-from einet.learning.m_step import RELATIVE_FLOOR
 
 __all__ = ["Gradient", "unconstrained"]
 

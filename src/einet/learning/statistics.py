@@ -72,7 +72,9 @@ class EinetStatistics(Statistics):
     classes: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
 
     @classmethod
-    def zeros(cls, model: Einet) -> EinetStatistics:
+    def zeros(cls, model: Einet, sums: bool = True) -> EinetStatistics:
+        """Statistics of no rows; without ``sums`` there is no room for those of sum weights."""
+
         def zero() -> Tensor:
             return torch.zeros((), dtype=torch.float64, device=model.device)
 
@@ -80,7 +82,7 @@ class EinetStatistics(Statistics):
             zero(),
             zero(),
             zero(),
-            [torch.zeros_like(weight.detach()) for weight in model.circuit.weights],
+            [torch.zeros_like(w.detach()) for w in model.circuit.weights] if sums else [],
             model.leaf.empty_statistics(),
             torch.zeros(model.num_classes, dtype=torch.float64, device=model.device),
         )
