@@ -309,8 +309,7 @@ class Einet(Model):
         statistics: list[Tensor] | Step | None = None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """p_L of every leaf entry (eq. 6), for weights ``seed`` on the roots' log values."""
-        gradient = self.circuit.backpropagate_(self.circuit.weights, values, seed, statistics)
-        return gradient.mul_(values.body.v[: self.leaf.num_nodes, : self.num_leaves])
+        return self.circuit.backpropagate_(self.circuit.weights, values, seed, statistics)
 
     def _as_labels(self, labels: Any, rows: int) -> Tensor | None:
         if labels is None:

@@ -54,16 +54,22 @@ def prepared(layer: SumLayer, log_values: Tensor, dtype: torch.dtype = double) -
 
 
 def backwards(layer: SumLayer, weight: Tensor, values: Values, above: Tensor):
-    """The gradient of all nodes, and the weight's with ones added beforehand."""
-    gradient = {"body": torch.zeros_like(values.body.v)}
-    gradient["body"][layer.slots, : layer.num_outputs] = above
+    """The flows of all nodes, and the gradient of the weights with ones added beforehand."""
+    flow = {"body": torch.zeros_like(values.body.v)}
+    flow["body"][layer.slots, : layer.num_outputs] = above
     statistic = torch.ones_like(weight)
-    layer.backpropagate(weight, values, gradient, statistic)
+    layer.backpropagate(weight, values, flow, statistic)
     again = {"body": torch.zeros_like(values.body.v)}
     again["body"][layer.slots, : layer.num_outputs] = above
     layer.backpropagate(weight, values, again, None)
-    assert again["body"].equal(gradient["body"])
-    return gradient["body"], statistic
+    assert again["body"].equal(flow["body"])
+    return flow["body"], statistic
+
+
+def sums(layer: SumLayer, values: Values) -> Tensor:
+    """The layer's sums as they were before their maximum was taken out."""
+    written = layer.written(values)
+    return written.v.double() * written.peak.double().unsqueeze(1)
 
 
 @both_types
@@ -120,11 +126,13 @@ def test_einsum_backward(dtype: torch.dtype, batch: int):
 
     W, v = weight.double().view(L, K, I, J), values.body.v.double()
     N, M = v[LEFT, :I], v[RIGHT, :J]
-    G = above.double() / values.body.peak[layer.slots].double().unsqueeze(1)
+    G = above.double() / sums(layer, values)
     expected = torch.zeros(5, J, batch, dtype=double)
     # Node 2 is a child twice, and gathers both.
-    expected[:, :I].index_add_(0, torch.tensor(LEFT), torch.einsum("lkb,lkij,ljb->lib", G, W, M))
-    expected.index_add_(0, torch.tensor(RIGHT), torch.einsum("lkb,lkij,lib->ljb", G, W, N))
+    to_left = torch.einsum("lkb,lkij,ljb,lib->lib", G, W, M, N)
+    to_right = torch.einsum("lkb,lkij,lib,ljb->ljb", G, W, N, M)
+    expected[:, :I].index_add_(0, torch.tensor(LEFT), to_left)
+    expected.index_add_(0, torch.tensor(RIGHT), to_right)
     close(found[:5, :J], expected, dtype)
     close(statistic, 1 + torch.einsum("lkb,lib,ljb->lkij", G, N, M).flatten(2, 3), dtype)
 
@@ -139,8 +147,8 @@ def test_einsum_of_one_child():
     close(written.v.log() + written.m.unsqueeze(1), S)
     above = rand(2, 2, 7, seed=2)
     found, statistic = backwards(layer, weight, values, above)
-    G = above / values.body.peak[2:].unsqueeze(1)
-    close(found[:2], torch.einsum("lkb,lki->lib", G, weight))
+    G = above / sums(layer, values)
+    close(found[:2], torch.einsum("lkb,lki,lib->lib", G, weight, values.body.v[:2]))
     close(statistic, 1 + torch.einsum("lkb,lib->lki", G, values.body.v[:2]))
 
 
@@ -185,10 +193,10 @@ def test_mixing_backward(dtype: torch.dtype, batch: int):
         w = weight.double()[edge : edge + len(children)]
         m = values.body.m[children]
         relative = (m - m.amax(0)).exp().unsqueeze(1)
-        G = (above[region].double() / values.body.peak[9 + region].double()) * relative
-        close(found[children, :K], G * w.unsqueeze(-1), dtype)
-        n = (G * values.body.v[children, :K].double()).sum(-1)
-        close(statistic[edge : edge + len(children)], 1 + n, dtype)
+        G = above[region].double() / sums(layer, values)[region]
+        terms = G * relative * values.body.v[children, :K].double()
+        close(found[children, :K], terms * w.unsqueeze(-1), dtype)
+        close(statistic[edge : edge + len(children)], 1 + terms.sum(-1), dtype)
         edge += len(children)
     assert (found[8] == 0).all()
 

@@ -175,7 +175,6 @@ def add_statistics(
     if evidence.observed is not None:
         table = torch.cat([table, evidence.observed.unsqueeze(1)], 1)
     width = table.shape[1]
-    sums = weighted.new_zeros(n, K, s * width)
     parts, pieces = blocks(n, evidence.batch, s * width * 8, block_bytes(columns.device))
     for piece in pieces:
         some = table if len(pieces) == 1 else table[:, :, piece].contiguous()
@@ -183,12 +182,13 @@ def add_statistics(
             gathered = _gather(some, columns[part])
             some_flow = leaves.take(flow, part, "flow")[:, :, piece]
             p = scratch("p", some_flow.shape, gathered).copy_(some_flow)
-            sums[part].baddbmm_(p, gathered.transpose(1, 2))
-    by_pair = sums.view(n, K, s, width).transpose(0, 1)
-    weighted.view(K, n, s, S).add_(by_pair[..., :S])
-    if evidence.observed is not None:
-        total.view(K, n, s).add_(by_pair[..., S])
-    else:
+            sums = scratch("sums", (*p.shape[:2], s * width), gathered)
+            torch.bmm(p, gathered.transpose(1, 2), out=sums)
+            by_pair = sums.view(-1, K, s, width).transpose(0, 1)
+            weighted.view(K, n, s, S)[:, part].add_(by_pair[..., :S])
+            if evidence.observed is not None:
+                total.view(K, n, s)[:, part].add_(by_pair[..., S])
+    if evidence.observed is None:
         share = leaves.take(flow, slice(0, n), "flow").sum(-1, dtype=torch.float64)
         total.view(K, n, s).add_(share.T.unsqueeze(-1))
 

@@ -3,8 +3,11 @@
 A node's K values are kept as ``(v, m)``: ``v[node, K, batch]`` in [0, 1] with maximum 1 over K,
 and one log-scale ``m[node, batch]`` (float64), so that the node's value is ``v·exp(m)``. All-zero
 ``v`` with ``m = −∞`` is an impossible node. ``peak[node, batch]`` is the maximum a layer divided
-by; the backward pass treats it and ``m`` as constants and differentiates with respect to ``v``
-only: the two effects cancel.
+by; the backward pass treats it and ``m`` as constants: the two effects cancel.
+
+What runs backwards is the *flow* ``v·∂log P/∂v``, the posterior probability that a sample came
+through that entry. Flows stay in [0, 1] however small ``v`` is, a leaf's flow is its p_L, and one
+product serves both children of a sum.
 
 Outer products are formed in blocks of bounded size and never stored: a block stays in a core's
 cache on a CPU and fills the machine on a GPU.
@@ -76,10 +79,10 @@ def _finish(values: Tensor, log_scale: Tensor, out: Nodes) -> None:
     values /= out.peak.unsqueeze(1).clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _unpeak(gradient: Tensor, peak: Tensor) -> Tensor:
-    """The gradient before the division by ``peak``; zero on impossible rows."""
-    inverse = torch.where(peak > 0, peak, torch.inf).reciprocal_()
-    return gradient * inverse.unsqueeze(1)
+def _per_sum(flow: Tensor, nodes: Nodes) -> Tensor:
+    """∂log P/∂S of sums before the division by their peak; zero where they are."""
+    sums = nodes.v * nodes.peak.unsqueeze(1)
+    return torch.where(sums > 0, flow / sums, 0.0)
 
 
 # -- einsum layer: S_lk = W_lkij N_li N'_lj (eq. 5) ---------------------------------------------
@@ -142,15 +145,15 @@ def einsum_backward(
     weight: Float[Tensor, "L K_out IJ"],
     nodes: Nodes,
     children: Children,
-    peak: Float[Tensor, "L batch"],
-    gradient: Float[Tensor, "L K_out batch"],
+    sums: Nodes,
+    flow: Float[Tensor, "L K_out batch"],
     statistics: Collector | None,
-    child_gradient: Float[Tensor, "nodes K batch"],
+    child_flow: Float[Tensor, "nodes K batch"],
 ) -> None:
-    """Add the children's gradients to ``child_gradient``; hand over ∂/∂W (n of eq. 6) if asked."""
+    """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked."""
     num, _, options = weight.shape
     batch = nodes.v.shape[-1]
-    upper = _unpeak(gradient, peak)
+    upper = _per_sum(flow, sums)
     cell = options * weight.element_size()
     budget, at_once = block_bytes(weight.device), rows_at_once(weight.device)
     row_blocks, column_blocks = blocks(num, batch, cell, budget, at_once)
@@ -160,19 +163,19 @@ def einsum_backward(
         room = None if statistics is None else statistics.room(rows)
         fresh = statistics is not None and statistics.fresh
         for columns in column_blocks:
-            first, second = left[..., columns], right[..., columns]
             above = upper[rows, :, columns]
-            product = _outer(first, second)
+            product = _outer(left[..., columns], right[..., columns])
             if room is not None:
                 _add_product(room, above, product.flatten(1, 2).transpose(1, 2), fresh)
                 fresh = False
             below = scratch("below", product.shape, product)
             torch.bmm(weight[rows].transpose(1, 2), above, out=below.flatten(1, 2))
-            torch.sum(torch.mul(below, second, out=product), 2, out=to_left[..., columns])
-            torch.sum(below.mul_(first), 1, out=to_right[..., columns])
-        children.left.add_(child_gradient[:, : children.num_left], rows, to_left)
+            below *= product
+            torch.sum(below, 2, out=to_left[..., columns])
+            torch.sum(below, 1, out=to_right[..., columns])
+        children.left.add_(child_flow[:, : children.num_left], rows, to_left)
         if children.right is not None:
-            children.right.add_(child_gradient[:, : children.num_right], rows, to_right)
+            children.right.add_(child_flow[:, : children.num_right], rows, to_right)
         if statistics is not None:
             statistics.done(rows)
 
@@ -212,11 +215,7 @@ def mixing_forward(
         relative = relative.to(weight.dtype)
         picked = index[rows].reshape(-1)
         for columns in column_blocks:
-            some = children.v[:, :K, columns]
-            terms = scratch("terms", (len(picked), K, some.shape[-1]), some)
-            terms = torch.index_select(some, 0, picked, out=terms)
-            terms = terms.view(-1, count, K, some.shape[-1])
-            terms *= relative[:, :, None, columns]
+            terms = _terms(children.v[:, :K, columns], picked, relative[..., columns])
             terms *= weight[rows].unsqueeze(-1)
             out.v[rows, :, columns] = terms.amax(1) if maximise else terms.sum(1)
     _finish(out.v, log_scale, out)
@@ -226,20 +225,20 @@ def mixing_backward(
     weight: Float[Tensor, "n C K"],
     children: Nodes,
     index: Int[Tensor, "n C"],
-    peak: Float[Tensor, "n batch"],
-    gradient: Float[Tensor, "n K batch"],
+    sums: Nodes,
+    flow: Float[Tensor, "n K batch"],
     statistics: Collector | None,
-    child_gradient: Float[Tensor, "nodes K_max batch"],
+    child_flow: Float[Tensor, "nodes K_max batch"],
 ) -> None:
-    """Write the children's gradients to ``child_gradient``; hand over ∂/∂w if asked.
+    """Write the children's flows to ``child_flow``; hand over ∂/∂w if asked.
 
     Every child of a mixing layer is a simple sum with this one parent, so writing is enough.
     """
     num, count, K = weight.shape
-    batch = gradient.shape[-1]
-    upper = _unpeak(gradient, peak)
-    cell = count * K * gradient.element_size()
-    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(gradient.device))
+    batch = flow.shape[-1]
+    upper = _per_sum(flow, sums)
+    cell = count * K * flow.element_size()
+    row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(flow.device))
     for rows in row_blocks:
         relative = _relative_scales(children.m, index[rows])[0].to(weight.dtype)
         picked = index[rows].reshape(-1)
@@ -247,14 +246,23 @@ def mixing_backward(
         if room is not None and statistics is not None and statistics.fresh:
             room.zero_()
         for columns in column_blocks:
-            above = upper[rows, None, :, columns] * relative[:, :, None, columns]
+            terms = _terms(children.v[:, :K, columns], picked, relative[..., columns])
+            terms *= upper[rows, None, :, columns]
             if room is not None:
-                values = children.v[:, :K, columns].index_select(0, picked)
-                room += (values.view(above.shape) * above).sum(-1)
-            above *= weight[rows].unsqueeze(-1)
-            child_gradient[picked, :K, columns] = above.flatten(0, 1)
+                room += terms.sum(-1)
+            terms *= weight[rows].unsqueeze(-1)
+            child_flow[picked, :K, columns] = terms.flatten(0, 1)
         if statistics is not None:
             statistics.done(rows)
+
+
+def _terms(v: Tensor, picked: Tensor, relative: Tensor) -> Float[Tensor, "part C K columns"]:
+    """Values of the children on their regions' scales, in scratch memory."""
+    part, count, columns = relative.shape
+    terms = scratch("terms", (len(picked), *v.shape[1:]), v)
+    terms = torch.index_select(v, 0, picked, out=terms).view(part, count, -1, columns)
+    terms *= relative.unsqueeze(2)
+    return terms
 
 
 def _relative_scales(m: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

@@ -97,11 +97,12 @@ class SumLayer(nn.Module, ABC):
 
     @abstractmethod
     def backpropagate(
-        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Statistic
+        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
     ) -> None:
-        """From ∂/∂v of this layer's nodes to ∂/∂v of what it read; ∂/∂weight goes to ``statistic``.
+        """From the flows of this layer's nodes to those of what it read.
 
-        ``gradient["body"]`` and ``gradient["top"]`` have the shape of the values.
+        A flow is v·∂log P/∂v (see :mod:`einet.kernels.torch`); ``flow["body"]`` and ``flow["top"]``
+        have the shape of the values. ∂log P/∂weight goes to ``statistic``.
         """
 
     @abstractmethod

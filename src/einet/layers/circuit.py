@@ -1,4 +1,4 @@
-"""A region graph compiled into einsum and mixing layers, and how values and gradients run in it."""
+"""A region graph compiled into einsum and mixing layers, and how values and flows run in it."""
 
 from __future__ import annotations
 
@@ -89,22 +89,21 @@ class Circuit(nn.Module):
         seed: Float[Tensor, "classes batch"],
         statistics: list[Tensor] | Step | None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
-        """Gradients with respect to the leaves' v, given those of the root's log values.
+        """Flows into the leaves (p_L of eq. 6), given the gradients of the root's log values.
 
         Adds ∂/∂W of every layer to ``statistics``, or moves the weights by a step right away.
         """
         top, body = values.top.v, values.body.v
-        gradient = {"top": torch.zeros_like(top), "body": torch.zeros_like(body)}
-        root = top[-1]
-        gradient["top"][-1] = torch.where(root > 0, seed.to(root.dtype) / root, 0)
+        flow = {"top": torch.zeros_like(top), "body": torch.zeros_like(body)}
+        flow["top"][-1] = seed
         each: list[Statistic] = [None] * len(weights)
         if statistics is not None:
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
         for layer, weight, statistic in reversed(
             list(zip(self.sum_layers, weights, each, strict=True))
         ):
-            layer.backpropagate(weight, values, gradient, statistic)
-        return gradient["body"][: self.num_leaf_nodes, : self.num_leaves]
+            layer.backpropagate(weight, values, flow, statistic)
+        return flow["body"][: self.num_leaf_nodes, : self.num_leaves]
 
     def forward(
         self,
@@ -214,10 +213,10 @@ class _Propagate(torch.autograd.Function):
         statistics = (
             [torch.zeros_like(w) for w in weights] if any(ctx.needs_input_grad[3:]) else None
         )
-        to_leaves = ctx.circuit.backpropagate_(weights, ctx.values, seed, statistics)
-        to_scales = None
-        if ctx.needs_input_grad[2]:
-            # A leaf's m scales all its entries, so that it gets the sum of their p_L.
-            count, entries = to_leaves.shape[:2]
-            to_scales = (to_leaves * ctx.values.body.v[:count, :entries]).sum(1).double()
+        flow = ctx.circuit.backpropagate_(weights, ctx.values, seed, statistics)
+        count, entries = flow.shape[:2]
+        v = ctx.values.body.v[:count, :entries]
+        to_leaves = torch.where(v > 0, flow / v, 0.0)
+        # A leaf's m scales all its entries, so that it gets the sum of their flows.
+        to_scales = flow.sum(1).double() if ctx.needs_input_grad[2] else None
         return None, to_leaves, to_scales, *(statistics or [None] * len(weights))

@@ -62,13 +62,16 @@ class EinsumLayer(SumLayer):
         kernel.einsum_forward(weight, values.body, self._children(), self.written(values), maximise)
 
     def backpropagate(
-        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Statistic
+        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
     ) -> None:
-        above = gradient[self.target][self.slots, : self.num_outputs]
-        peak = self.written(values).peak
-        statistics = collector(weight, statistic, axis=-1)
         kernel.einsum_backward(
-            weight, values.body, self._children(), peak, above, statistics, gradient["body"]
+            weight,
+            values.body,
+            self._children(),
+            self.written(values),
+            flow[self.target][self.slots, : self.num_outputs],
+            collector(weight, statistic, axis=-1),
+            flow["body"],
         )
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:

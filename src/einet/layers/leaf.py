@@ -118,7 +118,7 @@ class LeafBlock(nn.Module):
         K, pairs, _ = stored.shape
         theta = stored.new_empty(K, pairs, family.num_statistics, dtype=torch.float64)
         A = theta.new_empty(K, pairs)
-        step = max(1, block_bytes(stored.device) // (4 * theta[0].nbytes))
+        step = max(1, block_bytes(stored.device) // (2 * theta[0].nbytes))
         for start in range(0, K, step):
             some = slice(start, start + step)
             theta[some] = family.theta_of(stored[some].double())

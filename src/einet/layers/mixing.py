@@ -72,19 +72,18 @@ class MixingLayer(SumLayer):
             kernel.mixing_forward(w, nodes, index, written[regions], maximise)
 
     def backpropagate(
-        self, weight: Tensor, values: Values, gradient: dict[str, Tensor], statistic: Statistic
+        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
     ) -> None:
         nodes, written = values.space(self.source), self.written(values)
-        above = gradient[self.target][self.slots, : self.num_outputs]
+        above = flow[self.target][self.slots, : self.num_outputs]
         indices, regions = self._blocks(self.children_index), self._regions()
         each: list[Statistic] = [statistic] * len(indices)
         if isinstance(statistic, Tensor):
             each = [*self._blocks(statistic)]
         for w, index, part, its in zip(self._blocks(weight), indices, regions, each, strict=True):
             statistics = collector(w, its, axis=1)
-            kernel.mixing_backward(
-                w, nodes, index, written.peak[part], above[part], statistics, gradient[self.source]
-            )
+            below = flow[self.source]
+            kernel.mixing_backward(w, nodes, index, written[part], above[part], statistics, below)
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         index, weight = self._padded()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_canonical", "m_step", "update_leaves_and_classes"]
 
 # Parameters are updated in blocks that stay in a core's cache through all passes over them.
-_CPU_BLOCK, _GPU_BLOCK = 1 << 15, 1 << 26
+_CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
 
 
 @torch.no_grad()
@@ -73,11 +73,11 @@ def update_leaves(block: LeafBlock, statistic: LeafStatistics, step_size: float 
         some = slice(start, start + entries)
         old, total = block.stored[some], statistic.total[some].unsqueeze(-1)
         reached = total > 0
+        everything = bool(reached.all())
         phi = family.phi_of(old.double())
-        mini = statistic.weighted[some] / total
-        phi = torch.where(reached, torch.lerp(phi, mini, step_size), phi)
-        new = family.project(family.store(phi)).to(old.dtype)
-        old.copy_(torch.where(reached, new, old))
+        new = torch.lerp(phi, statistic.weighted[some] / total, step_size)
+        new = family.project(family.store(new if everything else torch.where(reached, new, phi)))
+        old.copy_(new if everything else torch.where(reached, new.to(old.dtype), old))
 
 
 def _block(tensor: Tensor) -> int:
