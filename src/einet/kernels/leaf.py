@@ -47,7 +47,7 @@ class Evidence:
     ) -> Evidence:
         log_h = family.log_h(x)
         first = log_h[:1]
-        fixed = bool(((log_h == first) & (first != -torch.inf)).all())
+        fixed = torch.equal(log_h, first.expand_as(log_h)) and bool((first != -torch.inf).all())
         seen = None if observed is None else observed.T.to(torch.float64).contiguous()
         statistics = states = None
         if family.kernel == "table":

@@ -24,6 +24,13 @@ _MOST_AT_ONCE = 32 << 20
 
 _kept = threading.local()
 
+# glibc hands freed memory back to the system early, and taking it again costs a page fault for
+# every 4 KiB: up to a tenth of a training step. It adapts to what a program frees (mallopt(3),
+# M_MMAP_THRESHOLD): having seen one block of this size, of which no page is ever touched, it keeps
+# up to twice as much. Elsewhere this does nothing.
+_ = torch.empty(31 << 20, dtype=torch.uint8, device="cpu")
+del _
+
 
 def block_bytes(device: torch.device) -> int:
     """How large a temporary block may be on ``device``."""
