@@ -26,17 +26,16 @@ def comparison(rows: Sequence[Row]) -> str:
             for row in rows
         ),
     )
-    ratios = list(_ratios(rows))
-    if not ratios:
-        return measured
+    parts = [measured]
     header = ("K", "batch", "threads", "train", "forward", "memory")
-    return "\n\n".join(
-        (
-            measured,
-            "Fastest peer divided by `einet` (memory: that of the fastest peer in training):",
-            _markdown(header, ratios),
-        )
-    )
+    for title, left_out in (
+        ("Fastest peer divided by `einet` (memory: that of the fastest peer in training):", ()),
+        ("The same with peers as they document themselves, without XLA:", ("libspn-xla",)),
+    ):
+        ratios = list(_ratios([row for row in rows if row["implementation"] not in left_out]))
+        if ratios:
+            parts += [title, _markdown(header, ratios)]
+    return "\n\n".join(parts)
 
 
 def scaling(rows: Sequence[Row]) -> str:
