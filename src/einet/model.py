@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet.base import Model
+from einet.classes import class_posterior, log_sum_classes, mask_classes
 from einet.data.batch import Batch, as_batch, as_labels, as_weights
 from einet.families import ExponentialFamily
 from einet.kernels.update import Step
@@ -330,26 +331,6 @@ class EinetValues(Values):
     def __init__(self, body, top, evidence) -> None:
         super().__init__(body, top)
         self.evidence = evidence
-
-
-def mask_classes(joint: Tensor, labels: Tensor) -> Tensor:
-    """−∞ for every class but the label, where there is one."""
-    classes = torch.arange(joint.shape[0], device=joint.device).unsqueeze(-1)
-    return torch.where((labels < 0) | (classes == labels), joint, -torch.inf)
-
-
-def log_sum_classes(joint: Tensor) -> Tensor:
-    """log Σ_c exp, with a gradient of 0 and not NaN where all are −∞."""
-    possible = joint.amax(0) > -torch.inf
-    total = torch.logsumexp(torch.where(possible, joint, 0.0), 0)
-    return torch.where(possible, total, -torch.inf)
-
-
-def class_posterior(joint: Tensor, log_prior: Tensor | None) -> Tensor:
-    """softmax over classes; where all are −∞ the prior, or 0 if none is given."""
-    possible = joint.amax(0) > -torch.inf
-    instead = torch.zeros_like(joint) if log_prior is None else log_prior.exp().unsqueeze(-1)
-    return torch.where(possible, torch.softmax(torch.where(possible, joint, 0.0), 0), instead)
 
 
 def _check_families(family: Any, num_variables: int) -> None:

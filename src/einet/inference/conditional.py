@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.base import Leaves, as_generator
+from einet.classes import class_posterior, mask_classes
 from einet.data.batch import Batch
 from einet.inference import moments
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import best, draw
 from einet.layers import Descent
-from einet.model import class_posterior, mask_classes
 
 if TYPE_CHECKING:
     from einet.model import Einet
