@@ -1,0 +1,59 @@
+"""Which arithmetic a layer uses: fused Triton kernels for float32 on CUDA, torch for all else.
+
+Triton is imported only once it is needed. Both give the same results up to rounding.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["Backend", "backend", "fused"]
+
+Backend = Literal["auto", "torch", "triton"]
+
+_chosen: ContextVar[Backend] = ContextVar("backend", default="auto")
+
+
+@contextmanager
+def backend(name: Backend) -> Iterator[None]:
+    """Use one kind of kernels within a ``with`` block, whatever the tensors.
+
+    ``"triton"`` on a CPU runs the kernels in Triton's interpreter (``TRITON_INTERPRET=1``): for
+    tests. Tensors of float64 always take the torch path.
+    """
+    if name not in ("auto", "torch", "triton"):
+        raise ValueError(f"name must be 'auto', 'torch' or 'triton', got {name!r}")
+    token = _chosen.set(name)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def fused(like: Tensor) -> bool:
+    """Whether the fused kernels serve a model with parameters like this tensor."""
+    if like.dtype != torch.float32:
+        return False
+    chosen = _chosen.get()
+    if chosen == "auto":
+        return like.is_cuda and _installed()
+    return chosen == "triton"
+
+
+@cache
+def _installed() -> bool:
+    if find_spec("triton") is not None:
+        return True
+    warnings.warn(
+        "Triton is not installed: einet uses its slower torch kernels on this GPU", stacklevel=2
+    )
+    return False
