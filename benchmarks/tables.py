@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["comparison", "scaling"]
+__all__ = ["comparison", "markdown", "number", "scaling"]
 
 Row = dict
 
 
 def comparison(rows: Sequence[Row]) -> str:
     """Every row, then `einet` against the fastest peer at every point."""
-    measured = _markdown(
+    measured = markdown(
         ("implementation", "K", "batch", "threads", "train ms", "forward ms", "peak MiB"),
         (
             (
@@ -19,9 +19,9 @@ def comparison(rows: Sequence[Row]) -> str:
                 row["K"],
                 row["batch"],
                 row["threads"],
-                _number(row["train_ms"]) or row.get("note", ""),
-                _number(row["forward_ms"]),
-                _number(row["peak_mib"]),
+                number(row["train_ms"]) or row.get("note", ""),
+                number(row["forward_ms"]),
+                number(row["peak_mib"]),
             )
             for row in rows
         ),
@@ -34,22 +34,22 @@ def comparison(rows: Sequence[Row]) -> str:
     ):
         ratios = list(_ratios([row for row in rows if row["implementation"] not in left_out]))
         if ratios:
-            parts += [title, _markdown(header, ratios)]
+            parts += [title, markdown(header, ratios)]
     return "\n\n".join(parts)
 
 
 def scaling(rows: Sequence[Row]) -> str:
     """Cost per sample of a training step over the batch size."""
-    return _markdown(
+    return markdown(
         ("K", "batch", "threads", "train ms", "train ms per sample", "peak MiB"),
         (
             (
                 row["K"],
                 row["batch"],
                 row["threads"],
-                _number(row["train_ms"]) or row.get("note", ""),
-                _number(row["train_ms_per_sample"]),
-                _number(row["peak_mib"]),
+                number(row["train_ms"]) or row.get("note", ""),
+                number(row["train_ms_per_sample"]),
+                number(row["peak_mib"]),
             )
             for row in rows
         ),
@@ -80,14 +80,14 @@ def _ratio(peer: Row, ours: Row, field: str) -> str:
     return f"{peer[field] / ours[field]:.1f}× ({peer['implementation']})"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits or all of the integer part, whichever is more; empty for None."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     cells = [tuple(header), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
     padded = [

@@ -178,5 +178,9 @@ def test_bad_arguments():
         make(weights=(1.0,))
     with pytest.raises(ValueError, match="labels"):
         model.e_step(STATES, labels=[0] * 81)
+    labelled = as_batch(STATES, 4, labels=[0] * 81)
+    for method in (model.e_step, model.log_likelihood, model.given):
+        with pytest.raises(ValueError, match="labels"):
+            method(labelled)
     with pytest.raises(ValueError, match="outside the support of Binomial"):
         model.check_support(as_batch([[0, 0, 0, 9]], 4), "train")

@@ -13,6 +13,7 @@ import torch
 
 import einet
 from einet import Einet
+from einet.data import as_batch
 from tests.oracle import (
     CONTINUOUS,
     DISCRETE,
@@ -152,6 +153,40 @@ def test_nan_is_a_mask_and_a_mask_is_nan(name: str):
         model.e_step(x.nan_to_num(-7.5), seen).tensors(), model.e_step(x).tensors(), strict=True
     ):
         close(some, others)
+
+
+@pytest.mark.parametrize("num_classes", [1, 3])
+def test_a_batch_is_all_its_parts(num_classes: int):
+    model = random_model(GRAPH, einet.Categorical(3), 3, num_classes=num_classes)
+    x = random_rows(model, 9)
+    beside: dict[str, Any] = {
+        "labels": torch.arange(9) % (num_classes + 1) - 1, "weights": torch.rand(9),
+    }  # fmt: skip
+    batch = as_batch(x, 4, num_classes=num_classes, **beside)
+    labels: dict[str, Any] = {"labels": beside["labels"]}
+
+    def same(some: torch.Tensor, other: torch.Tensor) -> None:
+        close(some, other, rtol=0, atol=0)
+
+    same(model.log_likelihood(batch), model.log_likelihood(x, **labels))
+    # These are of the data alone.
+    same(model.log_prob(batch), model.log_prob(x))
+    same(model.class_log_prob(batch), model.class_log_prob(x))
+    same(model.class_posterior(batch), model.class_posterior(x))
+    same(model.given(batch).log_evidence, model.given(x, **labels).log_evidence)
+    same(model.given(batch).log_prob(x), model.given(x, **labels).log_prob(x))
+    one = model.given(batch[1:2])
+    same(one.log_prob(x), model.given(x[1:2], labels=[beside["labels"][1]]).log_prob(x))
+    pairs = zip(model.e_step(batch).tensors(), model.e_step(x, **beside).tensors(), strict=True)
+    for some, other in pairs:
+        same(some, other)
+    twin = copy.deepcopy(model)
+    same(model.em_step(batch, step_size=0.5), twin.em_step(x, step_size=0.5, **beside))
+    for some, other in zip(model.parameters(), twin.parameters(), strict=True):
+        same(some, other)
+    for name, value in {"observed": batch.mask, **beside}.items():
+        with pytest.raises(ValueError, match=f"{name} is given, but x is a Batch"):
+            model.e_step(batch, **{name: value})
 
 
 def test_no_rows():

@@ -26,7 +26,17 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["DEPTH", "REPLICAS", "STEP_SIZE", "VARIABLES", "Workload", "main"]
+__all__ = [
+    "DEPTH",
+    "REPLICAS",
+    "STEP_SIZE",
+    "VARIABLES",
+    "Workload",
+    "is_out_of_memory",
+    "main",
+    "reset_peak",
+    "status_mib",
+]
 
 VARIABLES = 512
 DEPTH = 4
@@ -68,7 +78,7 @@ def main(name: str, prepare: Callable[[argparse.Namespace], Build], modes: tuple
     try:
         print(json.dumps(_measure(args, prepare)))
     except Exception as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         print(json.dumps({"error": "out of memory"}))
 
@@ -78,6 +88,8 @@ def _parse_arguments(name: str, modes: tuple[str, ...]) -> argparse.Namespace:
     parser.add_argument("--mode", choices=modes, default=modes[0])
     parser.add_argument("--num-sums", type=int, required=True, metavar="K")
     parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--depth", type=int, default=DEPTH)
+    parser.add_argument("--replicas", type=int, default=REPLICAS)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=20, help="at most so many timed calls")
     parser.add_argument("--budget", type=float, default=5.0, help="seconds for the timed calls")
@@ -88,15 +100,15 @@ def _parse_arguments(name: str, modes: tuple[str, ...]) -> argparse.Namespace:
 def _measure(args: argparse.Namespace, prepare: Callable[[argparse.Namespace], Build]) -> dict:
     build = prepare(args)
     gc.collect()
-    _reset_peak()
-    baseline = _status_mib("VmRSS")
+    reset_peak()
+    baseline = status_mib("VmRSS")
 
     shape = (args.batch, VARIABLES)
     data = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     workload = build(data)
     _warm_up(workload)
     train = _time_calls(workload.train_step, workload.before_step, args.repeats, args.budget)
-    peak = _status_mib("VmHWM") - baseline
+    peak = status_mib("VmHWM") - baseline
 
     workload.forward()
     forward = _time_calls(workload.forward, None, args.repeats, args.budget)
@@ -142,12 +154,12 @@ def _time_calls(
     return seconds
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Set the process's peak resident memory back to the current value (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _status_mib(field: str) -> float:
+def status_mib(field: str) -> float:
     """A memory field of the kernel's status page: VmRSS (now) or VmHWM (peak), in MiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
@@ -155,7 +167,7 @@ def _status_mib(field: str) -> float:
     sys.exit(f"no field {field} in /proc/self/status: this benchmark needs Linux")
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Torch raises RuntimeError and TensorFlow ResourceExhaustedError where memory is short."""
     text = f"{type(error).__name__}: {error}".lower()
     signs = ("memoryerror", "can't allocate memory", "bad_alloc", "resourceexhausted")

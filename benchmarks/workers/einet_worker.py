@@ -20,8 +20,8 @@ def prepare(args: argparse.Namespace) -> common.Build:
         x = torch.from_numpy(data)
         graph = einet.random_trees(
             num_variables=common.VARIABLES,
-            depth=common.DEPTH,
-            replicas=common.REPLICAS,
+            depth=args.depth,
+            replicas=args.replicas,
             seed=0,
         )
         model = einet.Einet(graph, einet.Gaussian(), num_sums=args.num_sums)

@@ -1,6 +1,6 @@
 """Worker for LibSPN (`libspn-keras`): one step of its online EM, as a compiled graph.
 
-The model is the same mixture of ten random binary trees as everywhere in this benchmark. The
+The model is the same mixture of random binary trees as everywhere in this benchmark. The
 leaves learn means and variances, as `einet`'s do; LibSPN keeps these as four accumulators.
 
 Two ways to compile: `graph` is `tf.function`, which is what Keras does by itself; `xla` adds
@@ -29,13 +29,16 @@ def prepare(args: argparse.Namespace) -> common.Build:
     import libspn_keras as spn  # pyright: ignore[reportMissingImports]
 
     spn.set_default_sum_op(spn.SumOpEMBackprop())
+    if 1 in (args.num_sums, args.replicas):
+        # Its default draws from a Dirichlet distribution, which must not have a single component.
+        spn.set_default_accumulator_initializer(tf.keras.initializers.RandomUniform(0.5, 1.0))
     jit_compile = args.mode == "xla"
 
     def build(data: np.ndarray) -> common.Workload:
         tf.random.set_seed(0)
         np.random.seed(0)  # noqa: NPY002  # LibSPN permutes the variables with the global one
         x = tf.constant(data)
-        model = spn.models.SequentialSumProductNetwork(_layers(spn.layers, args.num_sums))
+        model = spn.models.SequentialSumProductNetwork(_layers(spn.layers, args))
         model.compile(
             loss=spn.losses.NegativeLogLikelihood(),
             optimizer=spn.optimizers.OnlineExpectationMaximization(learning_rate=common.STEP_SIZE),
@@ -61,16 +64,17 @@ def prepare(args: argparse.Namespace) -> common.Build:
     return build
 
 
-def _layers(layers, num_sums: int) -> list:
-    """The layers from the data to the root; 512 variables = 32 * 2 ** depth."""
-    leaf_scope = common.VARIABLES // 2**common.DEPTH
+def _layers(layers, args: argparse.Namespace) -> list:
+    """The layers from the data to the root; 512 variables = scope of a leaf * 2 ** depth."""
+    num_sums = args.num_sums
+    leaf_scope = common.VARIABLES // 2**args.depth
     inner = [
         layer
-        for _ in range(common.DEPTH - 1)
+        for _ in range(args.depth - 1)
         for layer in (layers.DenseProduct(2), layers.DenseSum(num_sums))
     ]
     return [
-        layers.FlatToRegions(num_decomps=common.REPLICAS, input_shape=[common.VARIABLES]),
+        layers.FlatToRegions(num_decomps=args.replicas, input_shape=[common.VARIABLES]),
         layers.NormalLeaf(num_sums, use_accumulators=True, scale_trainable=True),
         layers.PermuteAndPadScopesRandom(),
         layers.ReduceProduct(leaf_scope),

@@ -31,11 +31,11 @@ def prepare(args: argparse.Namespace) -> common.Build:
     def new_model():
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002  # SPFlow shuffles with the global one
-        shape = (common.VARIABLES, num_sums, common.REPLICAS)
+        shape = (common.VARIABLES, num_sums, args.replicas)
         leaf = Normal(
             scope=range(common.VARIABLES),
             out_channels=num_sums,
-            num_repetitions=common.REPLICAS,
+            num_repetitions=args.replicas,
             loc=torch.randn(shape),
             scale=torch.ones(shape),
         )
@@ -43,8 +43,8 @@ def prepare(args: argparse.Namespace) -> common.Build:
             leaf_modules=[leaf],
             num_sums=num_sums,
             num_leaves=num_sums,
-            depth=common.DEPTH,
-            num_repetitions=common.REPLICAS,
+            depth=args.depth,
+            num_repetitions=args.replicas,
             layer_type="einsum",
         )
 

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet.data.batch import Batch
+
 if TYPE_CHECKING:
-    from einet.data.batch import Batch
     from einet.inference.posterior import Posterior
     from einet.learning.statistics import Statistics
 
@@ -38,12 +39,13 @@ class Model(nn.Module, ABC):
 
         Args:
             x: ``[batch, variables]``: a tensor, array, data frame or nested list. NaN is missing.
+                A :class:`~einet.data.Batch` that was checked before is taken as it is.
             observed: A mask of the same shape, True where a cell is known (for integer data).
 
         With classes this is log Σ_c π_c p(x | c). A value outside a family's support has density 0
         (−∞).
         """
-        return self.log_likelihood(x, observed)
+        return self.log_likelihood(x.cells if isinstance(x, Batch) else x, observed)
 
     @abstractmethod
     def log_likelihood(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from einet.kernels.update import RELATIVE_FLOOR
 from einet.learning.statistics import MixtureStatistics, Statistics
 
 __all__ = ["Mixture"]
+
+# The floor is so low that the first round finds all weights below it, but for a share of 1e-6.
+_ROUNDS = 3
 
 
 class Mixture(Model):
@@ -79,18 +83,17 @@ class Mixture(Model):
     def log_likelihood(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        _no_labels(labels)
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        batch = self._as_batch(x, observed, labels=labels)
         return torch.logsumexp(self.component_log_prob(batch), 0).to(self.dtype)
 
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
         """log w_m p_m(x) of every component (float64)."""
-        logs = [model.log_prob(batch.x, batch.observed).double() for model in self.models]
+        logs = [model.log_prob(batch).double() for model in self.models]
         return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
 
     def responsibilities(self, x: Any, observed: Any = None) -> Float[Tensor, "batch components"]:
         """The posterior probability of each component; the weights where p(x) = 0."""
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        batch = self._as_batch(x, observed)
         with torch.no_grad():
             joint = self.component_log_prob(batch)
         instead = self.log_weights.detach().double().unsqueeze(-1)
@@ -98,8 +101,7 @@ class Mixture(Model):
         return joint.softmax(0).T.to(self.dtype)
 
     def given(self, x: Any, observed: Any = None) -> MixturePosterior:
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
-        return MixturePosterior(self, batch)
+        return MixturePosterior(self, self._as_batch(x, observed))
 
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Mixture:
         """Set the leaves of every component from data, each with a seed of its own."""
@@ -122,17 +124,16 @@ class Mixture(Model):
         into: Statistics | None = None,
     ) -> MixtureStatistics:
         """Expected statistics; a component counts each row by its responsibility for it."""
-        _no_labels(labels)
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
+        batch = self._as_batch(x, observed, labels=labels, weights=weights)
         joint = self.component_log_prob(batch)
         log_likelihood = torch.logsumexp(joint, 0)
         ones = torch.ones_like(log_likelihood)
-        row_weight = ones if weights is None else as_weights(weights, len(batch)).to(ones.device)
+        row_weight = ones if batch.weights is None else batch.weights
         share = torch.where(log_likelihood > -torch.inf, joint - log_likelihood, -torch.inf).exp()
         share = share * row_weight
         old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
         parts: list[Statistics] = [
-            model.e_step(batch.x, batch.observed, weights=part, into=statistic)
+            model.e_step(replace(batch, weights=part), into=statistic)
             for model, part, statistic in zip(self.models, share, old, strict=True)
         ]
         if not isinstance(into, MixtureStatistics):
@@ -148,12 +149,18 @@ class Mixture(Model):
         assert isinstance(statistics, MixtureStatistics)
         for model, part in zip(self.models, statistics.components, strict=True):
             model.m_step(part, step_size)
-        if bool(statistics.counts.sum() > 0):
-            target = floored_simplex(statistics.counts, RELATIVE_FLOOR / len(self.models))
-            old = self.log_weights.double().exp()
-            self.log_weights.data.copy_(torch.lerp(old, target, step_size).log())
+        counts, old = statistics.counts, self.log_weights.double().exp()
+        # Looking whether more rounds are needed would wait for a GPU.
+        rounds = _ROUNDS if counts.is_cuda else None
+        target = floored_simplex(counts, RELATIVE_FLOOR / len(self.models), rounds)
+        size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
+        new = torch.lerp(old, target, size).log()
+        self.log_weights.data.copy_(torch.where(counts.sum() > 0, new, self.log_weights))
 
-
-def _no_labels(labels: Any) -> None:
-    if labels is not None:
-        raise ValueError("labels are for models with classes (num_classes > 1), not for mixtures")
+    def _as_batch(self, x: Any, observed: Any, *, labels: Any = None, weights: Any = None) -> Batch:
+        """What a method was given, checked and on the model's device."""
+        if labels is not None or (isinstance(x, Batch) and x.labels is not None):
+            raise ValueError(
+                "labels are for models with classes (num_classes > 1), not for mixtures"
+            )
+        return as_batch(x, self.num_variables, observed, weights=weights, device=self.device)

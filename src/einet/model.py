@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet import replay
 from einet.base import Model
 from einet.classes import class_posterior, log_sum_classes, mask_classes
-from einet.data.batch import Batch, as_batch, as_labels, as_weights
+from einet.data.batch import Batch, as_batch
 from einet.families import ExponentialFamily
+from einet.kernels.dispatch import Precision, fused
 from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer, Values
 from einet.learning.initialize import initialize_leaves
-from einet.learning.m_step import check_canonical, m_step, update_leaves_and_classes
-from einet.learning.statistics import EinetStatistics
+from einet.learning.m_step import check_canonical, m_step, update_classes
+from einet.learning.statistics import EinetStatistics, row_sums
 from einet.structures import RegionGraph
 from einet.structures.arguments import as_int
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Einet"]
 
 # Values of one piece of a large batch are kept below this, where no gradients are asked for.
-_PIECE_BYTES = 256 << 20
+_CPU_PIECE_BYTES, _GPU_PIECE_BYTES = 256 << 20, 1 << 30
 
 
 class Einet(Model):
@@ -46,6 +49,9 @@ class Einet(Model):
         num_sums: K, the number of sums in each inner region.
         num_leaves: The number of densities in each leaf region; K by default.
         num_classes: C, the number of roots, one distribution p(x | c) each.
+        precision: How exactly the fused kernels on a GPU multiply: ``"highest"`` as float32 does,
+            ``"high"`` with operands rounded to tf32, ``"medium"`` to bf16. It can be changed at
+            any time (``model.precision``) and concerns float32 on CUDA only.
         seed: Seed of the random initial parameters.
         dtype, device: Type and place of the parameters; torch's defaults if not given.
 
@@ -70,6 +76,7 @@ class Einet(Model):
         *,
         num_leaves: int | None = None,
         num_classes: int = 1,
+        precision: Precision = "highest",
         seed: int = 0,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
@@ -87,6 +94,7 @@ class Einet(Model):
         self.num_sums, self.num_leaves, self.num_classes = num_sums, num_leaves, num_classes
         self.leaf = LeafLayer(graph, family, num_leaves)
         self.circuit = Circuit(graph, num_leaves, num_sums, num_classes)
+        self.precision = precision
         uniform = torch.full((num_classes,), -math.log(num_classes), dtype=dtype)
         if num_classes > 1:
             self.log_class_prior = nn.Parameter(uniform)
@@ -103,6 +111,18 @@ class Einet(Model):
             self.to(device)
 
     @property
+    def precision(self) -> Precision:
+        """How exactly the fused kernels multiply: ``"highest"``, ``"high"`` or ``"medium"``."""
+        return self.circuit.precision
+
+    @precision.setter
+    def precision(self, value: Precision) -> None:
+        if value not in get_args(Precision):
+            allowed = ", ".join(map(repr, get_args(Precision)))
+            raise ValueError(f"precision must be one of {allowed}, got {value!r}")
+        self.circuit.precision = value
+
+    @property
     def families(self) -> list[ExponentialFamily]:
         """The family of each variable."""
         result: list[ExponentialFamily | None] = [None] * self.num_variables
@@ -117,25 +137,27 @@ class Einet(Model):
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
         """What learning maximises: log p(x, c) where the class is known, log p(x) elsewhere."""
-        joint = self._class_log_prob(x, observed) + self.log_class_prior.double().unsqueeze(-1)
-        known = self._as_labels(labels, joint.shape[1])
-        joint = joint if known is None else mask_classes(joint, known)
+        captured = self._fused and not self._tracked
+        batch = self._as_batch(x, observed, labels=labels, scan=not captured)
+        if captured and batch.x.is_cuda and len(batch):
+            parts = [replay.log_likelihood(self, batch[p]) for p in self.pieces(len(batch))]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+        joint = self._class_log_prob(batch) + self.log_class_prior.double().unsqueeze(-1)
+        joint = joint if batch.labels is None else mask_classes(joint, batch.labels)
         return log_sum_classes(joint).to(self.dtype)
 
     def class_log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """log p(x | c) for every class."""
-        return self._class_log_prob(x, observed).T.to(self.dtype)
+        return self._class_log_prob(self._as_batch(x, observed)).T.to(self.dtype)
 
     def class_posterior(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """p(c | x) for every class; the class prior where p(x) = 0."""
-        joint = self._class_log_prob(x, observed) + self.log_class_prior.double().unsqueeze(-1)
+        root = self._class_log_prob(self._as_batch(x, observed))
+        joint = root + self.log_class_prior.double().unsqueeze(-1)
         return class_posterior(joint, self.log_class_prior).T.to(self.dtype)
 
-    def _class_log_prob(self, x: Any, observed: Any) -> Float[Tensor, "classes batch"]:
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
-        tracked = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
-        if tracked and len(batch):
-            batch = batch.double()
+    def _class_log_prob(self, batch: Batch) -> Float[Tensor, "classes batch"]:
+        if self._tracked and len(batch):
             return self.circuit(*self.leaf(batch.x, batch.observed))
         with torch.no_grad():
             parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
@@ -160,8 +182,7 @@ class Einet(Model):
         """
         from einet.inference.conditional import EinetPosterior
 
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
-        return EinetPosterior(self, batch, self._as_labels(labels, len(batch)))
+        return EinetPosterior(self, self._as_batch(x, observed, labels=labels))
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -214,16 +235,13 @@ class Einet(Model):
             weights: How often each row counts; once by default.
             into: Statistics to add to.
         """
-        batch = as_batch(x, self.num_variables, observed, device=self.device)
-        rows = len(batch)
-        known = self._as_labels(labels, rows)
-        weight = None if weights is None else as_weights(weights, rows).to(self.device)
+        batch = self._as_batch(x, observed, labels=labels, weights=weights, scan=not self._fused)
         statistics = EinetStatistics.zeros(self) if into is None else into
         assert isinstance(statistics, EinetStatistics)
-        for part in self.pieces(rows):
-            labels_here = None if known is None else known[part]
-            weight_here = None if weight is None else weight[part]
-            self._expect(batch[part], labels_here, weight_here, statistics, statistics.weights)
+        for part in self.pieces(len(batch)):
+            expected = self._expect(batch[part], statistics.weights)
+            self.leaf.statistics(expected.evidence, expected.flow, statistics.leaves)
+            statistics.add_sums(expected.sums)
         return statistics
 
     @torch.no_grad()
@@ -241,40 +259,52 @@ class Einet(Model):
         Weights of sums are updated within the backward pass, as soon as their statistics are known:
         the same numbers, sooner, without memory for the statistics.
         """
-        batch = as_batch(x, self.num_variables, observed, device=self.device, allow_empty=False)
+        batch = self._as_batch(
+            x, observed, labels=labels, weights=weights, allow_empty=False, scan=not self._fused
+        )
         if len(self.pieces(len(batch))) > 1:
-            statistics = self.e_step(batch.x, batch.observed, labels=labels, weights=weights)
+            statistics = self.e_step(batch)
             self.m_step(statistics, step_size)
+            return statistics.log_likelihood / statistics.rows
+        if self._fused and batch.x.is_cuda:
+            sums = replay.step(self, batch, step_size)
         else:
-            check_canonical(self)
-            known = self._as_labels(labels, len(batch))
-            weight = None if weights is None else as_weights(weights, len(batch)).to(self.device)
-            statistics = EinetStatistics.zeros(self, sums=False)
-            self._expect(batch, known, weight, statistics, Step(step_size))
-            update_leaves_and_classes(self, statistics, step_size)
-        return statistics.log_likelihood / statistics.rows
+            sums = self.step_(batch, step_size)
+        return sums[0] / sums[1]
 
-    def _expect(
-        self,
-        batch: Batch,
-        labels: Tensor | None,
-        weight: Tensor | None,
-        statistics: EinetStatistics,
-        of_weights: list[Tensor] | Step,
-    ) -> None:
-        """Add the expected statistics of one piece of a batch; those of weights as asked for."""
-        values, root = self.upward(batch)
-        joint = root + self.log_class_prior.double().unsqueeze(-1)
-        if labels is not None:
-            joint = mask_classes(joint, labels)
+    @torch.no_grad()
+    def step_(self, batch: Batch, step_size: float | Tensor) -> Float[Tensor, " sums"]:
+        """The whole of :meth:`em_step` for checked data; the sums of :class:`Expectation`."""
+        check_canonical(self)
+        expected = self._expect(batch, Step(step_size))
+        self.leaf.step_(expected.evidence, expected.flow, step_size)
+        update_classes(self, expected.sums[3:], step_size)
+        return expected.sums
+
+    def _expect(self, batch: Batch, of_weights: list[Tensor] | Step) -> Expectation:
+        """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
+        values = self._fill(batch)
+        weights = self.circuit.weights
+        if values.fused:
+            from einet.kernels.triton import root as triton
+
+            flow = self.circuit.empty_flow(values)
+            root, prior = values.top[-1:], self.log_class_prior
+            top = flow["top"][-1]
+            _, sums = triton.finish(root, prior, batch.labels, batch.weights, top)
+            into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights)
+            return Expectation(values.evidence, into_leaves, sums)
+        joint = self.circuit.root_of(values) + self.log_class_prior.double().unsqueeze(-1)
+        if batch.labels is not None:
+            joint = mask_classes(joint, batch.labels)
         log_likelihood = torch.logsumexp(joint, 0)
         seed = class_posterior(joint, None)
-        row_weight = torch.ones_like(log_likelihood) if weight is None else weight
+        ones = torch.ones_like(log_likelihood)
+        row_weight = ones if batch.weights is None else batch.weights
         seed *= row_weight
-        flow = self.downward(values, seed, of_weights)
-        self.leaf.statistics(values.evidence, flow, statistics.leaves)
-        statistics.classes += seed.sum(1)
-        statistics.add_rows(log_likelihood, row_weight)
+        into_leaves = self.circuit.backpropagate_(weights, values, seed, of_weights)
+        rows = row_sums(log_likelihood, row_weight)
+        return Expectation(values.evidence, into_leaves, torch.cat([rows, seed.sum(1)]))
 
     def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
         assert isinstance(statistics, EinetStatistics)
@@ -286,21 +316,43 @@ class Einet(Model):
         """Slices of a batch small enough for their values to fit a bounded memory."""
         item = torch.finfo(self.dtype).bits // 8
         bytes_each = self.circuit.num_body * self.circuit.width * item
-        step = max(64, _PIECE_BYTES // bytes_each)
+        room = _CPU_PIECE_BYTES if self.device.type == "cpu" else _GPU_PIECE_BYTES
+        step = max(64, room // bytes_each)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
     @torch.no_grad()
     def upward(self, batch: Batch, maximise: bool = False) -> tuple[EinetValues, Tensor]:
         """Values of every node and the roots' log values ``[classes, batch]``; no gradients."""
-        batch = batch.double()
-        evidence = self.leaf.evidence(batch.x, batch.observed)
+        values = self._fill(batch, maximise)
+        return values, self.circuit.root_of(values)
+
+    def _fill(self, batch: Batch, maximise: bool = False) -> EinetValues:
         like = self.leaf.leaf_blocks[0].stored
-        values = self.circuit.empty_values(len(batch), like)
+        values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
+        values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(evidence, v, m, maximise)
-        root = self.circuit.propagate_(self.circuit.weights, values, maximise)
-        return EinetValues(values.body, values.top, evidence), root
+        self.leaf.propagate_(values.evidence, v, m, maximise)
+        self.circuit.fill_(self.circuit.weights, values, maximise)
+        return values
+
+    @torch.no_grad()
+    def row_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """log p(x), or log p(x, c) of labelled rows, by the fused kernels (float64)."""
+        from einet.kernels.triton import root as triton
+
+        values = self._fill(batch)
+        return triton.finish(values.top[-1:], self.log_class_prior, batch.labels, None, None)[0]
+
+    @property
+    def _tracked(self) -> bool:
+        """Whether gradients are asked for."""
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+
+    @property
+    def _fused(self) -> bool:
+        """Whether the fused kernels serve this model."""
+        return self.circuit.fits_kernels and fused(self.leaf.leaf_blocks[0].stored)
 
     @torch.no_grad()
     def downward(
@@ -312,10 +364,16 @@ class Einet(Model):
         """p_L of every leaf entry (eq. 6), for weights ``seed`` on the roots' log values."""
         return self.circuit.backpropagate_(self.circuit.weights, values, seed, statistics)
 
-    def _as_labels(self, labels: Any, rows: int) -> Tensor | None:
-        if labels is None:
-            return None
-        return as_labels(labels, rows, self.num_classes).to(self.device)
+    def _as_batch(self, x: Any, observed: Any, **options: Any) -> Batch:
+        """What a method was given, checked and on the model's device."""
+        return as_batch(
+            x,
+            self.num_variables,
+            observed,
+            num_classes=self.num_classes,
+            device=self.device,
+            **options,
+        )
 
     def extra_repr(self) -> str:
         classes = f", classes={self.num_classes}" if self.num_classes > 1 else ""
@@ -325,12 +383,28 @@ class Einet(Model):
         )
 
 
+@dataclass
 class EinetValues(Values):
     """Values of a circuit together with the evidence at its leaves."""
 
-    def __init__(self, body, top, evidence) -> None:
-        super().__init__(body, top)
-        self.evidence = evidence
+    evidence: list = field(default_factory=list)
+
+    @classmethod
+    def of(cls, values: Values) -> EinetValues:
+        return cls(values.body, values.top, values.fused, values.precision)
+
+
+@dataclass
+class Expectation:
+    """What an E-step finds: flows into the leaves (p_L of eq. 6), and sums over the rows.
+
+    The sums are the weighted log-likelihood, the weights, the number of impossible rows, and the
+    expected count of each class.
+    """
+
+    evidence: list
+    flow: Float[Tensor, "leaf_nodes leaves batch"]
+    sums: Float[Tensor, " sums"]
 
 
 def _check_families(family: Any, num_variables: int) -> None:

@@ -93,6 +93,81 @@ def test_slices_rows_and_conversion():
     assert moved.mask.equal(batch.mask)
 
 
+def full_batch() -> Batch:
+    x = [[1.0, NAN], [2.0, 3.0], [4.0, 5.0]]
+    return as_batch(x, 2, labels=[0, -1, 1], weights=[1, 0, 2.5], num_classes=2)
+
+
+def test_labels_and_weights_belong_to_the_rows():
+    batch = full_batch()
+    assert batch.labels is not None
+    assert batch.weights is not None
+    assert (batch.labels.dtype, batch.weights.dtype) == (torch.int64, torch.float64)
+    for rows, expected in (
+        (slice(1, None), ([-1, 1], [0, 2.5])),
+        (torch.tensor([2, 0]), ([1, 0], [2.5, 1])),
+        (torch.tensor([True, False, True]), ([0, 1], [1, 2.5])),
+    ):
+        some = batch[rows].to(torch.device("cpu")).double()
+        assert some.x.dtype == torch.float64
+        assert some.labels is not None
+        assert some.weights is not None
+        assert (some.labels.tolist(), some.weights.tolist()) == expected
+    twice = batch.map(lambda tensor: torch.cat([tensor, tensor]))
+    assert len(twice) == 6
+    assert twice.labels is not None
+    assert twice.labels.tolist() == [0, -1, 1] * 2
+    assert batch.cells.labels is batch.cells.weights is None
+    assert batch.cells.x is batch.x
+    assert batch.nbytes == 3 * 2 * (8 + 1) + 3 * 8 + 3 * 8
+    assert Batch(torch.zeros(3, 2)).nbytes == 24
+
+
+def test_a_batch_has_been_checked_before():
+    batch = full_batch()
+    same = as_batch(batch, 2, device=torch.device("cpu"), allow_empty=False)
+    for name in ("x", "observed", "labels", "weights"):
+        assert getattr(same, name) is getattr(batch, name)
+    # What it holds is not looked at again.
+    nan = Batch(torch.full((1, 2), NAN))
+    assert as_batch(nan, 2).observed is None
+    with pytest.raises(ValueError, match=r"x must have shape \[rows, 3\].*got \[3, 2\]"):
+        as_batch(batch, 3)
+    with pytest.raises(ValueError, match="x must have at least one row"):
+        as_batch(batch[:0], 2, allow_empty=False)
+
+
+@pytest.mark.parametrize("name", ["observed", "labels", "weights"])
+def test_a_batch_holds_its_own(name):
+    batch = full_batch()
+    with pytest.raises(ValueError, match=f"{name} is given, but data is a Batch with its own"):
+        as_batch(batch, 2, name="data", **{name: getattr(batch, name)})
+
+
+def test_labels_and_weights_are_checked_with_the_data():
+    x = [[1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(ValueError, match="^valid_labels must lie between 0 and 0"):
+        as_batch(x, 2, labels=[0, 1], prefix="valid_")
+    with pytest.raises(ValueError, match=r"^weights must have shape \[2\]"):
+        as_batch(x, 2, weights=[1.0])
+    with pytest.raises(TypeError, match="^valid_observed must be boolean"):
+        as_batch(x, 2, x, name="valid", prefix="valid_")
+
+
+@pytest.mark.gpu
+def test_data_on_a_gpu_are_not_waited_for():
+    x = torch.tensor([[1.0, NAN], [2.0, 3.0]], device="cuda")
+    mask = torch.tensor([[True, True], [True, False]], device="cuda")
+    batch = Batch(x, mask, mask[:, 0].long(), x[:, 0].double())
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = [as_batch(x, 2), as_batch(x[1:], 2), as_batch(x.to(torch.uint8), 2, mask)]
+        assert as_batch(batch, 2, device=x.device).weights is batch.weights
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert [part.mask.tolist() for part in found] == [[[1, 0], [1, 1]], [[1, 1]], [[1, 1], [1, 0]]]
+
+
 def test_data_are_not_copied_or_changed():
     x = torch.tensor([[1.0, NAN]])
     before = x.clone()

@@ -147,6 +147,34 @@ def test_number_of_parameters(replicas: int, K: int, count: int):
         assert einet.Einet(graph, einet.Gaussian(), K).num_parameters == count
 
 
+@settings(max_examples=20)
+@given(graph=region_graphs(max_variables=6, max_children=4), num_leaves=st.integers(2, 3))
+def test_layers_that_a_descent_may_pass_by(graph: RegionGraph, num_leaves: int):
+    circuit = Circuit(graph, num_leaves, 2, 1)
+    offset = {"body": 0, "top": circuit.num_body}
+    pending = {circuit.num_body + circuit.num_top - 1}
+    for layer, passed_by in zip(reversed(circuit.sum_layers), circuit._passed_by, strict=True):
+        begin = layer.start + offset[layer.target]
+        mine = {node for node in pending if begin <= node < begin + layer.num_nodes}
+        assert passed_by == (mine != pending)
+        assert mine
+        for node in mine:
+            if isinstance(layer, EinsumLayer):
+                read = [layer.left[node - begin], layer.right[node - begin]]
+            else:
+                assert isinstance(layer, MixingLayer)
+                index = layer.children_index.split(layer.counts.tolist())
+                read = index[node - begin]
+            pending |= {int(child) + offset[layer.source] for child in read if child >= 0}
+        pending -= mine
+    assert pending == set(range(circuit.num_leaf_nodes))
+
+
+def test_no_layer_of_random_trees_is_passed_by():
+    circuit = einet.Einet(einet.random_trees(32, 3, 4), einet.Bernoulli(), 2).circuit
+    assert not any(circuit._passed_by)
+
+
 @settings(max_examples=10)
 @given(graph=region_graphs(max_variables=5))
 def test_the_circuit_alone_from_values_at_its_leaves(graph: RegionGraph):

@@ -1,9 +1,13 @@
 """How leaves are laid out: parameters for each pair of a leaf and a variable, none to spare."""
 
+import copy
+
+import pytest
 import torch
 
 import einet
 from einet.layers import LeafLayer
+from einet.learning.initialize import initialize_leaves
 from tests.oracle import CONTINUOUS, DISCRETE
 
 
@@ -51,3 +55,38 @@ def test_hyperparameters_move_with_the_model():
     assert model.float().state_dict()[name].dtype == torch.float32
     # Arithmetic of the families is in float64 all the same.
     assert model.leaf.family_groups[0].family.hyper["n"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_step_is_statistics_and_an_update(dtype: torch.dtype):
+    families = list((DISCRETE | CONTINUOUS).values())
+    first = LeafLayer(einet.random_trees(8, 2, 2), families, 3)
+    initialize_leaves(first, None, torch.Generator().manual_seed(0))
+    first = first.to(dtype)
+    second = copy.deepcopy(first)
+    evidence = first.evidence(torch.ones(5, 8, dtype=torch.uint8) * 0.5, None)
+    flow = torch.rand(first.num_nodes, 3, 5, dtype=dtype)
+    flow[0] = 0
+    first.step_(evidence, flow, torch.tensor(0.25))
+    statistics = second.statistics(evidence, flow)
+    for block, statistic in zip(second.leaf_blocks, statistics, strict=True):
+        before = block.stored.detach().clone()
+        with torch.no_grad():
+            block.update_(statistic, 0.25)
+        unreached = statistic.total == 0
+        assert before[unreached].equal(block.stored[unreached])
+    for mine, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert mine.equal(other)
+
+
+def test_integers_are_taken_as_they_are():
+    leaf = einet.Einet(einet.random_trees(4, 1, 2), einet.Binomial(9), 3).leaf
+    x = torch.arange(12, dtype=torch.uint8).view(3, 4) % 10
+    observed = x != 4
+    values = []
+    for data in (x, x.double()):
+        v, m = torch.full((leaf.num_nodes, 3, 3), 9.0), torch.zeros(leaf.num_nodes, 3).double()
+        with torch.no_grad():
+            leaf.propagate_(leaf.evidence(data, observed), v, m)
+        values.append((v, m))
+    assert all(a.equal(b) for a, b in zip(*values, strict=True))

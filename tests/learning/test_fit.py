@@ -28,6 +28,7 @@ from einet import (
     random_trees,
     unconstrained,
 )
+from einet.data import Batch
 
 GRAPH = random_trees(4, depth=2, replicas=2, seed=1)
 LEARNERS = {
@@ -73,7 +74,7 @@ class Probe(StochasticEM):
     def __init__(self, act=lambda step: None, step_size: float = 0.5) -> None:
         super().__init__(step_size)
         self.act, self.calls, self.sizes, self.progress = act, [], [], []
-        self.rows: list[Tensor] = []
+        self.rows: list[Batch] = []
 
     def start(self, model: Model) -> None:
         self.calls.append("start")
@@ -131,7 +132,8 @@ class TestLoop:
         assert probe.progress == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
         assert history.step_size == [0.5, 0.5]
         # Every row once an epoch, each epoch in another order, and never in the given one.
-        orders = [torch.cat(probe.rows[:3]), torch.cat(probe.rows[3:])]
+        seen = [batch.x for batch in probe.rows]
+        orders = [torch.cat(seen[:3]), torch.cat(seen[3:])]
         for order in orders:
             assert torch.equal(order[order[:, 0].argsort()], x[x[:, 0].argsort()])
             assert not torch.equal(order, x)
@@ -405,7 +407,7 @@ class TestRows:
         probe = Probe()
         x = np.random.default_rng(0).integers(0, 2, (20, 4), dtype=np.uint8)
         fit(Einet(GRAPH, Bernoulli(), 2), x, epochs=1, optimizer=probe, progress=False)
-        assert probe.rows[0].dtype == torch.uint8
+        assert probe.rows[0].x.dtype == torch.uint8
 
     @pytest.mark.parametrize("learner", LEARNERS)
     def test_weights(self, x: Tensor, learner: str) -> None:
@@ -561,7 +563,7 @@ def test_on_a_gpu(
     x: Tensor, valid: Tensor, learner: str, resident: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not resident:
-        monkeypatch.setattr("einet.learning.rows._RESIDENT_BYTES", 0)
+        monkeypatch.setattr("einet.learning.rows._RESIDENT_SHARE", 0.0)
     x[::7, 2] = math.nan
     runs = []
     for device in ("cpu", "cuda"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,26 +16,39 @@ __all__ = ["Batch", "as_batch", "as_labels", "as_weights"]
 
 @dataclass
 class Batch:
-    """Rows of data: ``x[rows, variables]`` and which cells are observed (None: all of them).
+    """Rows of data with all that belongs to them, as :func:`as_batch` has checked it.
 
-    A missing cell holds NaN in a floating ``x``; whatever it holds, it is never looked at.
+    A missing cell of ``x[rows, variables]`` holds NaN if ``x`` is floating; whatever it holds, it
+    is never looked at. ``observed`` says which cells are known; None is all of them. ``labels`` are
+    classes, −1 where unknown, and ``weights`` how often a row counts; None is once.
     """
 
     x: Float[Tensor, "rows variables"] | Integer[Tensor, "rows variables"]
-    observed: Bool[Tensor, "rows variables"] | None
+    observed: Bool[Tensor, "rows variables"] | None = None
+    labels: Int[Tensor, " rows"] | None = None
+    weights: Float[Tensor, " rows"] | None = None
 
     def __len__(self) -> int:
         return self.x.shape[0]
 
     def __getitem__(self, rows: slice | Tensor) -> Batch:
-        return Batch(self.x[rows], None if self.observed is None else self.observed[rows])
+        return self.map(lambda tensor: tensor[rows])
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The same with a function applied to every tensor."""
+        rest = (self.observed, self.labels, self.weights)
+        return Batch(function(self.x), *(None if t is None else function(t) for t in rest))
 
     def to(self, device: torch.device) -> Batch:
-        moved = None if self.observed is None else self.observed.to(device)
-        return Batch(self.x.to(device), moved)
+        return self.map(lambda tensor: tensor.to(device))
 
     def double(self) -> Batch:
-        return Batch(self.x.double(), self.observed)
+        return replace(self, x=self.x.double())
+
+    @property
+    def cells(self) -> Batch:
+        """The data alone, without labels and weights."""
+        return Batch(self.x, self.observed)
 
     @property
     def mask(self) -> Bool[Tensor, "rows variables"]:
@@ -43,54 +57,99 @@ class Batch:
             return torch.ones_like(self.x, dtype=torch.bool)
         return self.observed
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of all tensors."""
+        tensors = (self.x, self.observed, self.labels, self.weights)
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
 
 def as_batch(
     x: Any,
     num_variables: int,
     observed: Any = None,
     *,
+    labels: Any = None,
+    weights: Any = None,
+    num_classes: int = 1,
     name: str = "x",
+    prefix: str = "",
     device: torch.device | None = None,
     allow_empty: bool = True,
+    scan: bool = True,
 ) -> Batch:
-    """Check data and find what is missing: NaN, or False in ``observed``.
+    """Check data with what belongs to their rows, and find what is missing.
 
-    Integers stay integers (a large data set of bytes keeps its size); the leaves convert.
+    That is NaN, or False in ``observed``. Integers stay integers (a large data set of bytes keeps
+    its size); the leaves convert. A :class:`Batch` has been checked before: it is taken as it is
+    and moved to ``device``.
+
+    Nobody waits for a GPU here, except to check labels or weights that lie on one. Hence data on a
+    GPU always come with a mask, if only of True, where cells could be missing at all.
+
+    Args:
+        x, observed: The data, and a mask of the same shape, True where a cell is known.
+        num_variables: The number of columns.
+        labels: The class of each row, below ``num_classes``; −1 where unknown.
+        weights: How often each row counts.
+        num_classes: The number of classes.
+        name: What error messages call the data.
+        prefix: What stands before ``observed``, ``labels`` and ``weights`` there.
+        device: Where to move everything.
+        allow_empty: Whether there may be no rows.
+        scan: Whether to look for NaN at all; without, the caller does.
 
     Example:
         >>> batch = as_batch([[0.5, float("nan")]], num_variables=2)
         >>> batch.observed
         tensor([[ True, False]])
     """
-    tensor = _as_tensor(x, name)
-    if tensor.ndim != 2 or tensor.shape[1] != num_variables:
+    beside = {"observed": observed, "labels": labels, "weights": weights}
+    given = x.x if isinstance(x, Batch) else _as_tensor(x, name)
+    if given.ndim != 2 or given.shape[1] != num_variables:
         raise ValueError(
             f"{name} must have shape [rows, {num_variables}] (one column for each variable), "
-            f"got {list(tensor.shape)}"
+            f"got {list(given.shape)}"
         )
-    if tensor.shape[0] == 0 and not allow_empty:
+    if given.shape[0] == 0 and not allow_empty:
         raise ValueError(f"{name} must have at least one row, got none")
+    if isinstance(x, Batch):
+        for what, value in beside.items():
+            if value is not None:
+                raise ValueError(f"{prefix}{what} is given, but {name} is a Batch with its own")
+        batch = x
+    else:
+        batch = _checked(given, observed, name, prefix, scan)
+        if labels is not None:
+            labels = as_labels(labels, len(batch), num_classes, name=f"{prefix}labels")
+            batch.labels = labels.to(given.device)
+        if weights is not None:
+            weights = as_weights(weights, len(batch), name=f"{prefix}weights")
+            batch.weights = weights.to(given.device)
+    return batch if device is None else batch.to(device)
+
+
+def _checked(tensor: Tensor, observed: Any, name: str, prefix: str, scan: bool) -> Batch:
     if tensor.is_complex():
         raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")
     if tensor.dtype == torch.bool:
         tensor = tensor.to(torch.uint8)
     mask = None
     if observed is not None:
-        mask = _as_tensor(observed, "observed").to(tensor.device)
+        mask = _as_tensor(observed, f"{prefix}observed").to(tensor.device)
         if mask.dtype != torch.bool:
-            raise TypeError(f"observed must be boolean, got {mask.dtype}")
+            raise TypeError(f"{prefix}observed must be boolean, got {mask.dtype}")
         if mask.shape != tensor.shape:
             raise ValueError(
-                f"observed must have the shape of {name}, {list(tensor.shape)}, "
+                f"{prefix}observed must have the shape of {name}, {list(tensor.shape)}, "
                 f"got {list(mask.shape)}"
             )
-    if tensor.is_floating_point():
+    if scan and tensor.is_floating_point():
         known = ~tensor.isnan()
         mask = known if mask is None else mask & known
-    if mask is not None and bool(mask.all()):
+    if mask is not None and mask.device.type == "cpu" and bool(mask.all()):
         mask = None
-    batch = Batch(tensor, mask)
-    return batch if device is None else batch.to(device)
+    return Batch(tensor, mask)
 
 
 def as_labels(
@@ -113,13 +172,13 @@ def as_labels(
     return tensor
 
 
-def as_weights(weights: Any, rows: int) -> Float[Tensor, " rows"]:
+def as_weights(weights: Any, rows: int, *, name: str = "weights") -> Float[Tensor, " rows"]:
     """Check sample weights: finite and not negative."""
-    tensor = _as_tensor(weights, "weights").double()
+    tensor = _as_tensor(weights, name).double()
     if tensor.shape != (rows,):
-        raise ValueError(f"weights must have shape [{rows}], got {list(tensor.shape)}")
+        raise ValueError(f"{name} must have shape [{rows}], got {list(tensor.shape)}")
     if not bool((tensor.isfinite() & (tensor >= 0)).all()):
-        raise ValueError("weights must be finite and not negative")
+        raise ValueError(f"{name} must be finite and not negative")
     return tensor
 
 

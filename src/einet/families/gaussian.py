@@ -46,6 +46,7 @@ class Gaussian(ExponentialFamily):
         "location",
         "scale",
     )
+    kernel: ClassVar = "centred"
     support: ClassVar = "finite real numbers"
 
     def __init__(

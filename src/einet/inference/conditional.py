@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from einet.base import Leaves, as_generator
@@ -41,33 +41,27 @@ class EinetPosterior(Posterior):
 
     model: Einet
 
-    def __init__(
-        self, model: Einet, evidence: Batch, labels: Int[Tensor, " batch"] | None = None
-    ) -> None:
-        super().__init__(model, evidence)
-        self.labels = labels
-
     @torch.no_grad()
     def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
+        pieces = [batch[rows] for rows in self.model.pieces(len(batch))]
         parts = [
-            torch.logsumexp(self._joint(self.model.upward(batch[rows])[1], rows), 0)
-            for rows in self.model.pieces(len(batch))
+            torch.logsumexp(self._joint(self.model.upward(piece)[1], piece), 0) for piece in pieces
         ]
         return torch.cat(parts) if parts else self.model.log_class_prior.new_empty(0)
 
-    def _joint(self, root: Tensor, rows: slice) -> Float[Tensor, "classes batch"]:
+    def _joint(
+        self, root: Float[Tensor, "classes batch"], batch: Batch
+    ) -> Float[Tensor, "classes batch"]:
         """log p(c, x) of every class that the labels admit."""
         joint = root + self.model.log_class_prior.double().unsqueeze(-1)
-        if self.labels is None:
-            return joint
-        labels = self.labels.expand(rows.stop) if self.labels.shape[0] == 1 else self.labels
-        return mask_classes(joint, labels[rows])
+        return joint if batch.labels is None else mask_classes(joint, batch.labels)
 
     @torch.no_grad()
     def _flow(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """p_L of every leaf entry for some rows of the evidence."""
-        values, root = self.model.upward(self.evidence[rows])
-        return self.model.downward(values, class_posterior(self._joint(root, rows), None))
+        piece = self.evidence[rows]
+        values, root = self.model.upward(piece)
+        return self.model.downward(values, class_posterior(self._joint(root, piece), None))
 
     # -- expectations --------------------------------------------------------------------------
 
@@ -129,9 +123,9 @@ class EinetPosterior(Posterior):
         how = {"how": "sample", "generator": generator} if leaves == "sample" else {"how": "mean"}
         for rows in self.model.pieces(len(self)):
             piece = self.evidence[rows]
-            known = bool(piece.mask.any())
+            known = piece.observed is None or bool(piece.observed.any())
             values, root = self.model.upward(piece)
-            classes = class_posterior(self._joint(root, rows), None).T
+            classes = class_posterior(self._joint(root, piece), None).T
             step = max(1, _CELLS_AT_ONCE // (len(piece) * self.model.num_variables))
             for start in range(0, n, step):
                 count = min(step, n - start)
@@ -146,9 +140,10 @@ class EinetPosterior(Posterior):
         self.check_possible()
         parts = []
         for rows in self.model.pieces(len(self)):
-            values, root = self.model.upward(self.evidence[rows], maximise=True)
+            piece = self.evidence[rows]
+            values, root = self.model.upward(piece, maximise=True)
             descent = Descent(best, maximise=True, values=values)
-            parts.append(self._points(descent, best(self._joint(root, rows).T), how="mode"))
+            parts.append(self._points(descent, best(self._joint(root, piece).T), how="mode"))
         return self.keep_evidence(
             torch.cat(parts) if parts else self.evidence.x.to(self.model.dtype)
         )

@@ -50,8 +50,7 @@ class MixturePosterior(Posterior):
         for model, share in zip(self.model.models, self.responsibilities, strict=True):
             rows = (share > 0).nonzero().flatten()
             if rows.numel():
-                some = self.evidence[rows]
-                parts.append((rows, model.given(some.x, some.mask), share[rows]))
+                parts.append((rows, model.given(self.evidence[rows]), share[rows]))
         return parts
 
     @cached_property
@@ -79,8 +78,7 @@ class MixturePosterior(Posterior):
         shape, kind = self.evidence.x.shape, torch.float64
         total = torch.full(shape, -torch.inf, dtype=kind, device=self.model.device)
         for rows, posterior, share in self._parts():
-            asked = query[rows]
-            logs = posterior.log_marginals(asked.x, asked.mask).double()
+            logs = posterior.log_marginals(query[rows]).double()
             total[rows] = torch.logaddexp(total[rows], logs + share.log().unsqueeze(-1))
         return self.answer_marginals(query, total)
 
@@ -113,10 +111,10 @@ class MixturePosterior(Posterior):
             rows = (counts > 0).nonzero().flatten()
             if not rows.numel():
                 continue
-            some = self.evidence[rows]
             # As many for every row as the row that needs most; the surplus is thrown away.
             most = int(counts.max())
-            drawn = model.given(some.x, some.mask).sample(most, leaves=leaves, seed=generator)
+            posterior = model.given(self.evidence[rows])
+            drawn = posterior.sample(most, leaves=leaves, seed=generator)
             for_row = torch.arange(most, device=counts.device).unsqueeze(-1) < counts[rows]
             # Transposed, both masks list their cells row by row.
             result.transpose(0, 1)[mine.T] = drawn.transpose(0, 1)[for_row.T].to(result.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.data.batch import Batch
@@ -66,24 +66,60 @@ def marginals(
     leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"], query: Batch
 ) -> Float[Tensor, "batch variables"]:
     """log p(x_d | e) of each variable at the query's values."""
-    batch = flow.shape[-1]
-    log_flow = flow.double().log()
-    total = log_flow.new_full((leaf.num_variables, batch), -torch.inf)
+    total = _LogSums(leaf.num_variables, flow)
     for block in leaf.leaf_blocks:
         n, s = block.columns.shape
         K = block.stored.shape[0]
+        S, kind = block.group.family.num_statistics, block.group.family
         variables = block.group.variables[block.columns]
-        filler = block.group.family.filler
-        x = torch.where(query.mask, query.x.double(), filler)
+        x = torch.where(query.mask, query.x.double(), kind.filler)
         stored = block.stored.detach().double().view(K, n, s, -1)
-        for leaf_number in range(n):
-            columns = variables[leaf_number]
-            family = block.group.family.at(block.columns[leaf_number])
-            values = family.log_prob(x[:, None, columns], stored[:, leaf_number].unsqueeze(0))
-            weight = log_flow[block.leaves[leaf_number]].T.unsqueeze(-1)
-            mixed = torch.logsumexp(values + weight, 1).T
-            total[columns] = torch.logaddexp(total[columns], mixed)
-    return total.T
+        size = s * (3 * K + 2 * S) * 8
+        parts, pieces = blocks(n, flow.shape[-1], size, 8 * block_bytes(flow.device))
+        for part in parts:
+            family = kind.at(block.columns[part].reshape(-1))
+            columns = variables[part].reshape(-1)
+            theta = family.theta_of(stored[:, part].flatten(1, 2))
+            factor, A = theta.transpose(0, 1), family.A(theta).T.unsqueeze(-1)
+            for piece in pieces:
+                some = x[piece].index_select(1, columns)
+                log_h = family.log_h(some).T.unsqueeze(1)
+                values = torch.bmm(factor, family.T(some).permute(1, 2, 0)) - A + log_h
+                p = flow[:, :, piece][block.leaves[part]].double()
+                joint = values.unflatten(0, (-1, s)) + p.log().unsqueeze(1)
+                total.add_(columns, piece, joint.logsumexp(2).flatten(0, 1))
+    return total.log().T
+
+
+class _LogSums:
+    """Sums over the leaves of each variable of numbers given by their logs.
+
+    Kept as ``sums·exp(peaks)``, so that neither far too small nor far too large ones are lost.
+    """
+
+    def __init__(self, variables: int, flow: Float[Tensor, "leaf_nodes K batch"]) -> None:
+        shape, kind = (variables, flow.shape[-1]), torch.float64
+        # Peaks are finite always: the difference of two infinite ones would be NaN.
+        self._low = torch.finfo(kind).min
+        self._peaks = flow.new_full(shape, self._low, dtype=kind)
+        self._sums = flow.new_zeros(shape, dtype=kind)
+
+    def add_(
+        self,
+        variables: Int[Tensor, " pairs"],
+        piece: slice,
+        logs: Float[Tensor, "pairs samples"],
+    ) -> None:
+        """Add numbers to the sums of their variables, of which some may occur several times."""
+        peaks, sums = self._peaks[:, piece], self._sums[:, piece]
+        finite = logs.clamp(self._low, -self._low)
+        higher = peaks.scatter_reduce(0, variables.unsqueeze(1).expand_as(logs), finite, "amax")
+        sums *= (peaks - higher).exp()
+        sums.index_add_(0, variables, (logs - higher[variables]).exp())
+        peaks.copy_(higher)
+
+    def log(self) -> Float[Tensor, "variables batch"]:
+        return self._sums.log() + self._peaks
 
 
 def state_probabilities(

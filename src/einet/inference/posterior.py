@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +28,7 @@ class Posterior(ABC):
     def __init__(self, model: Model, evidence: Batch) -> None:
         self.model = model
         # A copy: answers are computed when they are asked for, and x may have changed by then.
-        observed = None if evidence.observed is None else evidence.observed.clone()
-        self.evidence = Batch(evidence.x.clone(), observed)
+        self.evidence = evidence.map(torch.clone)
 
     def __len__(self) -> int:
         return len(self.evidence)
@@ -45,7 +45,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        """log p(x) of rows of data under what is known beside the evidence (class labels)."""
+        """log p(x) of rows of data, jointly with their class labels where there are any."""
 
     @abstractmethod
     def sample(
@@ -107,7 +107,8 @@ class Posterior(ABC):
         both = query.mask & evidence.mask
         values = torch.where(evidence.mask, evidence.x.double(), query.x.double())
         contradiction = (both & ~_same(query, evidence)).any(1)
-        joint = self.log_joint(Batch(values, query.mask | evidence.mask)).double()
+        both_known = replace(evidence, x=values, observed=query.mask | evidence.mask)
+        joint = self.log_joint(both_known).double()
         impossible = contradiction | (log_evidence == -torch.inf)
         answer = torch.where(impossible, -torch.inf, joint - log_evidence)
         return answer.to(self.model.dtype)

@@ -16,9 +16,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Backend", "backend", "fused"]
+__all__ = ["MOST_ENTRIES", "Backend", "Precision", "backend", "fused"]
 
 Backend = Literal["auto", "torch", "triton"]
+Precision = Literal["highest", "high", "medium"]
+
+#: The fused kernels keep all entries of a node in one tile, which bounds their number.
+MOST_ENTRIES = 256
 
 _chosen: ContextVar[Backend] = ContextVar("backend", default="auto")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ from torch import Tensor
 from einet.families import ExponentialFamily
 from einet.kernels.memory import Rows, block_bytes, blocks, scratch
 
-__all__ = ["Evidence", "add_statistics", "log_values"]
+__all__ = ["Evidence", "FusedEvidence", "add_statistics", "log_values"]
 
 
 @dataclass
@@ -62,6 +63,21 @@ class Evidence:
             if observed is not None:
                 varying = torch.where(observed.T, varying, 0.0)
         return cls(statistics, states, varying, constant, seen, x.shape[0])
+
+
+@dataclass
+class FusedEvidence:
+    """The same for the fused kernels, which read one tensor of ``cells``; see ``kernels/triton``.
+
+    ``"centred"``: standardised values, NaN where missing (float32). ``"table"``: states, −1 where
+    missing, −2 where impossible (int32). ``"product"``: statistics and a row that is 1 where there
+    is a value (float64), all of them 0 where there is none, as is ``log_h``.
+    """
+
+    kind: Literal["product", "table", "centred"]
+    batch: int
+    cells: Float[Tensor, "V ... batch"] | Int[Tensor, "V batch"]
+    log_h: Float[Tensor, "V batch"] | None = None
 
 
 def log_values(

@@ -27,6 +27,12 @@ class Step:
 
     size: float | Tensor
 
+    def on(self, weight: Tensor) -> Tensor:
+        """The size as a tensor beside the weights."""
+        if isinstance(self.size, Tensor):
+            return self.size.to(weight.device)
+        return torch.tensor(self.size, dtype=torch.float64, device=weight.device)
+
 
 #: Where statistics go: added to a tensor shaped like the weights, into a step, or nowhere.
 Statistic = Tensor | Step | None
@@ -96,6 +102,7 @@ def step_(weight: Tensor, counts: Tensor, step_size: float | Tensor, axis: int) 
         sums = counts.sum(axis, keepdim=True)
     counts /= sums
     reached = total > 0
-    if not bool(reached.all()):
+    # On a GPU it is cheaper to choose everywhere than to wait for an answer.
+    if weight.is_cuda or not bool(reached.all()):
         counts = torch.where(reached, counts, weight)
-    weight.lerp_(counts, step_size)
+    weight.lerp_(counts, step_size.to(weight) if isinstance(step_size, Tensor) else step_size)

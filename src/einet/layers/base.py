@@ -21,11 +21,14 @@ class Values:
     """The values of a whole circuit for one batch.
 
     ``body`` holds every leaf and inner sum, K values each; ``top`` the root and, where the root has
-    several partitions, the simple sums it mixes, one value for each class.
+    several partitions, the simple sums it mixes, one value for each class. ``fused`` says which
+    kernels compute them, and ``precision`` how exactly those do.
     """
 
     body: Nodes
     top: Nodes
+    fused: bool = False
+    precision: str = "highest"
 
     def space(self, name: str) -> Nodes:
         return self.top if name == "top" else self.body
@@ -98,12 +101,23 @@ class SumLayer(nn.Module, ABC):
     @abstractmethod
     def backpropagate(
         self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> None:
+    ) -> Callable[[], None] | None:
         """From the flows of this layer's nodes to those of what it read.
 
         A flow is v·∂log P/∂v (see :mod:`einet.kernels.torch`); ``flow["body"]`` and ``flow["top"]``
-        have the shape of the values. ∂log P/∂weight goes to ``statistic``.
+        have the shape of the values. ∂log P/∂weight goes to ``statistic``. What is returned, if
+        anything, is to be called before the pass ends; layers below need not wait for it.
+
+        The torch kernels add to flows, which are 0 at first. The fused ones write where this layer
+        is the first to reach a node, so nothing need be there before: see :meth:`expect`.
         """
+
+    def expect(self, reached: set[int]) -> None:
+        """Told once, from the top down: the body's nodes that layers above have flows for."""
+
+    @abstractmethod
+    def sources(self) -> list[int]:
+        """The nodes it reads, in its source space; one that it reads twice comes twice."""
 
     @abstractmethod
     def descend(self, visits: Visits, descent: Descent) -> Visits:

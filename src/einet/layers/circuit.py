@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from einet.kernels.dispatch import MOST_ENTRIES, Precision, fused
+from einet.kernels.streams import Beside
 from einet.kernels.torch import Nodes
 from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
@@ -42,6 +45,13 @@ class Circuit(nn.Module):
         compiler = _Compiler(graph.binarized(), num_leaves, num_sums, num_classes)
         self.layers = nn.ModuleList(compiler.layers)
         self.num_body, self.num_top = compiler.size["body"], compiler.size["top"]
+        #: How exactly the fused kernels compute.
+        self.precision: Precision = "highest"
+        reached: set[int] = set()
+        for layer in reversed(self.sum_layers):
+            layer.expect(reached)
+            if layer.source == "body":
+                reached.update(layer.sources())
 
     @property
     def sum_layers(self) -> list[SumLayer]:
@@ -67,20 +77,35 @@ class Circuit(nn.Module):
 
     # -- values --------------------------------------------------------------------------------
 
-    def empty_values(self, batch: int, like: Tensor) -> Values:
+    def empty_values(self, batch: int, like: Tensor, maximise: bool = False) -> Values:
         """Uninitialised values for a batch; the leaves are to be written into the first nodes."""
         return Values(
             Nodes.empty(self.num_body, self.width, batch, like),
             Nodes.empty(self.num_top, self.num_classes, batch, like),
+            fused=fused(like) and self.fits_kernels and not maximise and batch > 0,
+            precision=self.precision,
         )
+
+    @property
+    def fits_kernels(self) -> bool:
+        """Whether every layer is within what the fused kernels can do."""
+        return max(self.width, self.num_classes) <= MOST_ENTRIES
 
     def propagate_(
         self, weights: list[Tensor], values: Values, maximise: bool = False
     ) -> Float[Tensor, "classes batch"]:
         """Fill ``values`` above the leaves and return the root's log values (float64)."""
+        self.fill_(weights, values, maximise)
+        return self.root_of(values)
+
+    def root_of(self, values: Values) -> Float[Tensor, "classes batch"]:
+        """The root's log values (float64)."""
+        return values.top.v[-1].double().log() + values.top.m[-1]
+
+    def fill_(self, weights: list[Tensor], values: Values, maximise: bool = False) -> None:
+        """Fill ``values`` above the leaves."""
         for layer, weight in zip(self.sum_layers, weights, strict=True):
             layer.propagate(weight, values, maximise)
-        return values.top.v[-1].double().log() + values.top.m[-1]
 
     def backpropagate_(
         self,
@@ -93,16 +118,33 @@ class Circuit(nn.Module):
 
         Adds ∂/∂W of every layer to ``statistics``, or moves the weights by a step right away.
         """
-        top, body = values.top.v, values.body.v
-        flow = {"top": torch.zeros_like(top), "body": torch.zeros_like(body)}
+        flow = self.empty_flow(values)
         flow["top"][-1] = seed
+        return self.flow_down_(weights, values, flow, statistics)
+
+    def empty_flow(self, values: Values) -> dict[str, Tensor]:
+        """Flows before a backward pass; the root's are to be written into ``["top"][-1]``."""
+        new = torch.empty_like if values.fused else torch.zeros_like
+        return {"top": new(values.top.v), "body": new(values.body.v)}
+
+    def flow_down_(
+        self,
+        weights: list[Tensor],
+        values: Values,
+        flow: dict[str, Tensor],
+        statistics: list[Tensor] | Step | None,
+    ) -> Float[Tensor, "leaf_nodes leaves batch"]:
+        """As :meth:`backpropagate_`, from flows into the root to those into the leaves."""
         each: list[Statistic] = [None] * len(weights)
         if statistics is not None:
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
-        for layer, weight, statistic in reversed(
-            list(zip(self.sum_layers, weights, each, strict=True))
-        ):
-            layer.backpropagate(weight, values, flow, statistic)
+        with Beside(values.body.v) as beside:
+            for layer, weight, statistic in reversed(
+                list(zip(self.sum_layers, weights, each, strict=True))
+            ):
+                rest = layer.backpropagate(weight, values, flow, statistic)
+                if rest is not None:
+                    beside.run(rest)
         return flow["body"][: self.num_leaf_nodes, : self.num_leaves]
 
     def forward(
@@ -121,17 +163,35 @@ class Circuit(nn.Module):
         offset = {"body": 0, "top": self.num_body}
         last = self.num_body + self.num_top - 1
         visits = Visits(torch.full_like(samples, last), classes, samples)
-        for layer in reversed(self.sum_layers):
+        for layer, passed_by in zip(reversed(self.sum_layers), self._passed_by, strict=True):
             begin = layer.start + offset[layer.target]
-            here = (visits.node >= begin) & (visits.node < begin + layer.num_nodes)
-            if not bool(here.any()):
-                continue
-            reached = visits[here]
-            reached.node = reached.node - begin
-            below = layer.descend(reached, descent)
-            below.node = below.node + offset[layer.source]
-            visits = below if bool(here.all()) else Visits.cat([visits[~here], below])
+            reached, others = visits, None
+            if passed_by:
+                # What lies above has been left already, so all from here on is of this layer.
+                here = visits.node >= begin
+                reached, others = (visits[which.nonzero().flatten()] for which in (here, ~here))
+            if reached.node.shape[0]:
+                reached = Visits(reached.node - begin, reached.k, reached.sample)
+                below = layer.descend(reached, descent)
+                below.node = below.node + offset[layer.source]
+                visits = below if others is None else Visits.cat([others, below])
         return visits
+
+    @cached_property
+    def _passed_by(self) -> list[bool]:
+        """For each layer from the top, whether some node above has children further down.
+
+        Where none has, a descent need not look which of its visits are of the layer: on a GPU it
+        would have to wait for the answer.
+        """
+        result: list[bool] = []
+        offset = {"body": 0, "top": self.num_body}
+        lowest = self.num_body + self.num_top - 1
+        for layer in reversed(self.sum_layers):
+            result.append(lowest < layer.start + offset[layer.target])
+            below = min(layer.sources()) + offset[layer.source]
+            lowest = min(lowest, below) if result[-1] else below
+        return result
 
 
 class _Compiler:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -9,8 +14,11 @@ from torch import Tensor, nn
 from einet.kernels import torch as kernel
 from einet.kernels.memory import Rows, block_bytes, spacing
 from einet.kernels.torch import Children
-from einet.kernels.update import Statistic, collector
+from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits
+
+if TYPE_CHECKING:
+    from einet.kernels.triton.einsum import Edges
 
 __all__ = ["EinsumLayer"]
 
@@ -31,6 +39,15 @@ class EinsumLayer(SumLayer):
 
     left: Int[Tensor, " L"]
     right: Int[Tensor, " L"]
+    # Where the fused kernels put flows into children: see `expect`.
+    to_left: Int[Tensor, " L"]
+    to_right: Int[Tensor, " L"]
+    add_left: Int[Tensor, " L"]
+    add_right: Int[Tensor, " L"]
+    shared: Int[Tensor, " children"]
+    shared_add: Int[Tensor, " children"]
+    shared_order: Int[Tensor, " edges"]
+    shared_ends: Int[Tensor, " children_1"]
 
     def __init__(
         self,
@@ -49,6 +66,7 @@ class EinsumLayer(SumLayer):
         self.unary = right[0] < 0
         self._left = (left[0], spacing(left))
         self._right = (right[0], spacing(right))
+        self._sources = left if self.unary else [*left, *right]
         self.register_buffer("left", torch.tensor(left))
         self.register_buffer("right", torch.tensor(right))
         self.weight = nn.Parameter(torch.empty(len(left), num_outputs, num_left * num_right))
@@ -58,21 +76,94 @@ class EinsumLayer(SumLayer):
         right = None if self.unary else Rows(self.right, *self._right)
         return Children(left, right, self.num_left, self.num_right)
 
+    def _edges(self) -> Edges:
+        from einet.kernels.triton.einsum import Edges
+
+        right = None if self.unary else self.right
+        return Edges(self.left, right, self.num_left, self.num_right)
+
+    def sources(self) -> list[int]:
+        return self._sources
+
+    def expect(self, reached: set[int]) -> None:
+        """Settle which flows are written and which added to those of layers above.
+
+        Where sums of this layer share a child, every edge first gets a row of its own, and the
+        rows of each child are then added up: the order does not depend on chance.
+        """
+        nodes, num = np.array(self._sources), self.num_nodes
+        children, counts = np.unique(nodes, return_counts=True)
+        known = np.fromiter(reached, dtype=np.int64, count=len(reached))
+        if len(children) == len(nodes):
+            rows, add = nodes, np.isin(nodes, known)
+            order = children = counts = np.zeros(0, dtype=np.int64)
+        else:
+            rows, add = np.arange(len(nodes)), np.zeros(len(nodes), dtype=bool)
+            order = np.argsort(nodes, kind="stable")
+        plan = {
+            "to_left": rows[:num],
+            "to_right": rows[-num:],
+            "add_left": add[:num].astype(np.int32),
+            "add_right": add[-num:].astype(np.int32),
+            "shared": children,
+            "shared_add": np.isin(children, known).astype(np.int32),
+            "shared_order": order,
+            "shared_ends": np.concatenate([[0], np.cumsum(counts)]),
+        }
+        for name, numbers in plan.items():
+            self.register_buffer(name, torch.tensor(numbers), persistent=False)
+
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        kernel.einsum_forward(weight, values.body, self._children(), self.written(values), maximise)
+        if values.fused and not maximise:
+            from einet.kernels.triton import einsum as triton
+
+            out = self.written(values)
+            triton.forward(weight, values.body, self._edges(), out, values.precision)
+        else:
+            out = self.written(values)
+            kernel.einsum_forward(weight, values.body, self._children(), out, maximise)
 
     def backpropagate(
         self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> None:
+    ) -> Callable[[], None] | None:
+        above = flow[self.target][self.slots, : self.num_outputs]
+        if values.fused:
+            return self._backpropagate_fused(weight, values, above, flow["body"], statistic)
         kernel.einsum_backward(
             weight,
             values.body,
             self._children(),
             self.written(values),
-            flow[self.target][self.slots, : self.num_outputs],
+            above,
             collector(weight, statistic, axis=-1),
             flow["body"],
         )
+        return None
+
+    def _backpropagate_fused(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+    ) -> Callable[[], None] | None:
+        from einet.kernels.triton import flows, weights
+
+        nodes, edges, precision = values.body, self._edges(), values.precision
+        shared = len(self.shared) > 0
+        target = below
+        if shared:
+            count = self.num_nodes * (1 if self.unary else 2)
+            target = below.new_empty(count, max(self.num_left, self.num_right), below.shape[-1])
+        rows, add = (self.to_left, self.to_right), (self.add_left, self.add_right)
+        totals = flows.backward(
+            weight, nodes, edges, self.written(values), above, target, rows, add, precision
+        )
+        if shared:
+            where = (self.shared_order, self.shared_ends, self.shared, self.shared_add)
+            flows.add_flows(target, *where, max(self.num_left, self.num_right), below)
+        if isinstance(statistic, Step):
+            size = statistic.on(weight)
+            return partial(weights.step, weight, nodes, edges, above, totals, size, precision)
+        if statistic is not None:
+            return partial(weights.statistics, nodes, edges, above, statistic, precision)
+        return None
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         shape = (self.num_nodes, self.num_outputs, self.num_left, self.num_right)

@@ -4,140 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from einet.families import ExponentialFamily
 from einet.kernels import leaf as kernel
-from einet.kernels.leaf import Evidence
-from einet.kernels.memory import Rows, block_bytes, spacing
+from einet.kernels.dispatch import fused as use_fused
+from einet.kernels.leaf import Evidence, FusedEvidence
+from einet.kernels.memory import block_bytes
 from einet.kernels.torch import scale_, scaled
 from einet.layers.base import Visits
+from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafStatistics, grouped
 from einet.structures import RegionGraph
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafStatistics"]
 
+AnyEvidence = Evidence | FusedEvidence
 
-@dataclass
-class LeafStatistics:
-    """Expected statistics of one block: Σ p_L and Σ p_L T(x) for each (entry, pair), float64."""
-
-    total: Float[Tensor, "K pairs"]
-    weighted: Float[Tensor, "K pairs S"]
-
-
-class FamilyGroup(nn.Module):
-    """The variables of a model that share one kind of family."""
-
-    variables: Int[Tensor, " V"]
-
-    def __init__(self, family: ExponentialFamily, variables: Sequence[int]) -> None:
-        super().__init__()
-        self.register_buffer("variables", torch.tensor(list(variables)))
-        self._spacing = (variables[0], spacing(variables))
-        self.adopt(family.expand(len(variables)))
-
-    def adopt(self, family: ExponentialFamily) -> None:
-        """Take over a family's hyper-parameters (as buffers, so that they move with the model)."""
-        self._family = family
-        for name, value in family.hyper.items():
-            old = getattr(self, name, None)
-            self.register_buffer(name, value.to(old) if old is not None else value)
-
-    @property
-    def family(self) -> ExponentialFamily:
-        values = {name: getattr(self, name).double() for name in self._family.hyperparameters}
-        return self._family.with_hyperparameters(values)
-
-    def evidence(
-        self, x: Float[Tensor, "batch variables"], observed: Bool[Tensor, "batch variables"] | None
-    ) -> Evidence:
-        """What leaves of this family need to know of the data."""
-        every, columns = slice(0, len(self.variables)), Rows(self.variables, *self._spacing)
-        mine = columns.take(x.T, every, "x").T
-        seen = None if observed is None else columns.take(observed.T, every, "seen").T
-        if seen is not None and bool(seen.all()):
-            seen = None
-        if seen is not None:
-            mine = torch.where(seen, mine, self._family.filler)
-        return Evidence.of(self.family, mine, seen)
-
-
-class LeafBlock(nn.Module):
-    """Leaves with the same number of variables of one family: ``n`` leaves, ``s`` variables each.
-
-    ``parameters_[k, pair]`` belongs to pair ``leaf · s + position``; ``columns[leaf, position]`` is
-    the variable, counted within the family's group.
-    """
-
-    leaves: Int[Tensor, " n"]
-    columns: Int[Tensor, "n s"]
-
-    def __init__(
-        self,
-        group: FamilyGroup,
-        leaves: Sequence[int],
-        columns: Sequence[Sequence[int]],
-        num_entries: int,
-    ) -> None:
-        super().__init__()
-        # A plain tuple hides the group from the module tree: the layer owns it.
-        self._group = (group,)
-        self._spacing = (leaves[0], spacing(leaves))
-        self.register_buffer("leaves", torch.tensor(list(leaves)))
-        self.register_buffer("columns", torch.tensor([list(row) for row in columns]))
-        size = (num_entries, self.columns.numel(), group.family.num_parameters)
-        self.stored = nn.Parameter(torch.empty(size))
-
-    @property
-    def group(self) -> FamilyGroup:
-        return self._group[0]
-
-    @property
-    def rows(self) -> Rows:
-        """The leaves as nodes of the circuit."""
-        return Rows(self.leaves, *self._spacing)
-
-    @property
-    def family(self) -> ExponentialFamily:
-        """The family with hyper-parameters for each pair."""
-        return self.group.family.at(self.columns.reshape(-1))
-
-    def natural(self) -> tuple[Float[Tensor, "K pairs S"], Float[Tensor, "K pairs"]]:
-        """θ and A, as separate float64 tensors."""
-        family = self.family
-        if torch.is_grad_enabled() and self.stored.requires_grad:
-            theta = family.theta_of(self.stored.double())
-            return theta, family.A(theta)
-        # A few entries at a time: what is computed on the way then stays in a core's cache.
-        stored = self.stored
-        K, pairs, _ = stored.shape
-        theta = stored.new_empty(K, pairs, family.num_statistics, dtype=torch.float64)
-        A = theta.new_empty(K, pairs)
-        step = max(1, block_bytes(stored.device) // (2 * theta[0].nbytes))
-        for start in range(0, K, step):
-            some = slice(start, start + step)
-            theta[some] = family.theta_of(stored[some].double())
-            A[some] = family.A(theta[some])
-        return theta, A
-
-    def log_peaks(self) -> Float[Tensor, "K pairs"]:
-        """The log density of each pair at its mode."""
-        stored, family = self.stored.double(), self.family
-        return family.log_prob(family.mode(stored), stored)
-
-    def from_phi(self, phi: Float[Tensor, "*K pairs S"]) -> Float[Tensor, "*K pairs P"]:
-        """Stored parameters for given expectation parameters of all pairs."""
-        family = self.family
-        return family.project(family.store(phi.to(self.columns.device)))
-
-    def extra_repr(self) -> str:
-        n, s = self.columns.shape
-        return f"{type(self.group._family).__name__}, leaves={n}, variables={s}"
+# The fused kernels hold all entries of a leaf in one program.
+_MOST_FUSED = 1024
 
 
 class LeafLayer(nn.Module):
@@ -158,7 +46,7 @@ class LeafLayer(nn.Module):
         super().__init__()
         self.num_nodes, self.num_entries = len(graph.leaves), num_entries
         self.num_variables = graph.num_variables
-        groups = _grouped(families, graph.num_variables)
+        groups = grouped(families, graph.num_variables)
         self.groups = nn.ModuleList(groups)
         position = {}
         for number, group in enumerate(groups):
@@ -187,16 +75,35 @@ class LeafLayer(nn.Module):
     def family_groups(self) -> list[FamilyGroup]:
         return list(self.groups)  # type: ignore[arg-type]
 
-    def evidence(self, x: Tensor, observed: Tensor | None) -> list[Evidence]:
-        """The data as each block needs them."""
-        by_group = {id(g): g.evidence(x, observed) for g in self.family_groups}
+    def evidence(
+        self,
+        x: Float[Tensor, "batch variables"] | Integer[Tensor, "batch variables"],
+        observed: Bool[Tensor, "batch variables"] | None,
+        fused: bool | None = None,
+    ) -> list[AnyEvidence]:
+        """The data as each block needs them.
+
+        Args:
+            x, observed: The data, of any type, and which cells are known; None: all of them.
+            fused: Whether they are for the fused kernels; by default where those are in use.
+        """
+        if fused is None:
+            fused = self._uses_fused()
+        groups = self.family_groups
+        by_group: dict[int, AnyEvidence] = {
+            id(g): g.fused_evidence(x, observed) if fused else g.evidence(x, observed)
+            for g in groups
+        }
         return [by_group[id(block.group)] for block in self.leaf_blocks]
+
+    def _uses_fused(self) -> bool:
+        return self.num_entries <= _MOST_FUSED and use_fused(self.leaf_blocks[0].stored)
 
     # -- values and statistics -----------------------------------------------------------------
 
     def propagate_(
         self,
-        evidence: list[Evidence],
+        evidence: Sequence[AnyEvidence],
         v: Float[Tensor, "leaf_nodes K batch"],
         m: Float[Tensor, "leaf_nodes batch"],
         maximise: bool = False,
@@ -204,12 +111,19 @@ class LeafLayer(nn.Module):
     ) -> None:
         """Scaled values of all leaves into ``v`` and ``m``.
 
-        A missing cell is integrated out, or with ``maximise`` set to its density's mode.
+        A missing cell is integrated out, or with ``maximise`` set to its density's mode. The fused
+        kernels do the former only: ask for ``evidence(..., fused=False)`` to maximise.
         """
+        if isinstance(evidence[0], FusedEvidence):
+            if maximise:
+                raise ValueError("maximise needs evidence(..., fused=False)")
+            self._propagate_fused_(evidence, v, m, natural)
+            return
         natural = [b.natural() for b in self.leaf_blocks] if natural is None else natural
         alone = len(self.family_groups) == 1
         total = None if alone else m.new_zeros(v.shape)
         for block, (theta, A), seen in zip(self.leaf_blocks, natural, evidence, strict=True):
+            assert isinstance(seen, Evidence)
             peaks = block.log_peaks() if maximise and seen.observed is not None else None
             pieces = kernel.log_values(theta, A, block.columns, seen, peaks)
             for part, columns, log_values in pieces:
@@ -227,34 +141,62 @@ class LeafLayer(nn.Module):
         if total is not None:
             v[:], m[:] = scaled(total, v.dtype)
 
+    def _propagate_fused_(
+        self,
+        evidence: Sequence[AnyEvidence],
+        v: Tensor,
+        m: Tensor,
+        natural: list[tuple[Tensor, Tensor]] | None,
+    ) -> None:
+        from einet.kernels.triton import leaf as triton
+
+        alone = len(self.family_groups) == 1
+        out = triton.Out(v, m, None if alone else m.new_zeros(v.shape))
+        for number, (block, seen) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
+            assert isinstance(seen, FusedEvidence)
+            given = None if natural is None else natural[number]
+            if given is None and seen.kind == "product":
+                given = block.natural()
+            triton.values(block.pairs, seen, given, out)
+        if not alone:
+            triton.scale_values(out)
+
     def statistics(
         self,
-        evidence: list[Evidence],
+        evidence: Sequence[AnyEvidence],
         flow: Float[Tensor, "leaf_nodes K batch"],
         into: list[LeafStatistics] | None = None,
     ) -> list[LeafStatistics]:
         """Σ p_L and Σ p_L T(x) of every block for posterior leaf probabilities p_L, added up."""
         into = into or self.empty_statistics()
         for block, seen, statistic in zip(self.leaf_blocks, evidence, into, strict=True):
-            kernel.add_statistics(
-                flow, block.rows, block.columns, seen, statistic.total, statistic.weighted
-            )
+            _add_statistics(block, seen, flow, statistic)
         return into
 
+    @torch.no_grad()
+    def step_(
+        self,
+        evidence: Sequence[AnyEvidence],
+        flow: Float[Tensor, "leaf_nodes K batch"],
+        step_size: float | Tensor,
+    ) -> None:
+        """A whole M-step of the leaves, from the batch alone: what stochastic EM does."""
+        for block, seen in zip(self.leaf_blocks, evidence, strict=True):
+            if isinstance(seen, FusedEvidence):
+                from einet.kernels.triton import leaf as triton
+
+                if triton.step(block.pairs, seen, flow, step_size):
+                    continue
+            statistic = block.empty_statistics()
+            _add_statistics(block, seen, flow, statistic)
+            block.update_(statistic, step_size)
+
     def empty_statistics(self) -> list[LeafStatistics]:
-        result = []
-        for block in self.leaf_blocks:
-            K, pairs, _ = block.stored.shape
-            size = (K, pairs, block.group.family.num_statistics)
-            new = block.stored.new_zeros
-            result.append(
-                LeafStatistics(new(size[:2], dtype=torch.float64), new(size, dtype=torch.float64))
-            )
-        return result
+        return [block.empty_statistics() for block in self.leaf_blocks]
 
     def forward(
         self,
-        x: Float[Tensor, "batch variables"],
+        x: Float[Tensor, "batch variables"] | Integer[Tensor, "batch variables"],
         observed: Bool[Tensor, "batch variables"] | None = None,
     ) -> tuple[Float[Tensor, "leaf_nodes K batch"], Float[Tensor, "leaf_nodes batch"]]:
         """Scaled leaf values; differentiable in the parameters."""
@@ -289,7 +231,7 @@ class _Leaves(torch.autograd.Function):
     """Leaf values as a function of θ and A of every block, with gradients Σ p_L T(x) and −Σ p_L."""
 
     @staticmethod
-    def forward(ctx, layer: LeafLayer, evidence: list[Evidence], *natural: Tensor):
+    def forward(ctx, layer: LeafLayer, evidence: Sequence[AnyEvidence], *natural: Tensor):
         pairs = list(zip(natural[::2], natural[1::2], strict=True))
         batch, like = evidence[0].batch, layer.leaf_blocks[0].stored
         v = like.new_empty(layer.num_nodes, layer.num_entries, batch)
@@ -311,16 +253,13 @@ class _Leaves(torch.autograd.Function):
         return tuple(result)
 
 
-def _grouped(
-    families: ExponentialFamily | Sequence[ExponentialFamily], num_variables: int
-) -> list[FamilyGroup]:
-    if isinstance(families, ExponentialFamily):
-        return [FamilyGroup(families, range(num_variables))]
-    kinds: dict[tuple, list[int]] = defaultdict(list)
-    for variable, family in enumerate(families):
-        kinds[type(family), repr(family.config())].append(variable)
-    groups = []
-    for (kind, _), variables in kinds.items():
-        stacked = kind.stack([families[variable] for variable in variables])
-        groups.append(FamilyGroup(stacked, variables))
-    return groups
+def _add_statistics(
+    block: LeafBlock, seen: AnyEvidence, flow: Tensor, statistic: LeafStatistics
+) -> None:
+    total, weighted = statistic.total, statistic.weighted
+    if isinstance(seen, FusedEvidence):
+        from einet.kernels.triton import leaf as triton
+
+        triton.add_statistics(block.pairs, seen, flow, total, weighted)
+    else:
+        kernel.add_statistics(flow, block.rows, block.columns, seen, total, weighted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 
 import torch
@@ -9,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from einet.kernels import torch as kernel
-from einet.kernels.update import Statistic, collector
+from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits
 
 __all__ = ["MixingLayer"]
@@ -31,6 +32,7 @@ class MixingLayer(SumLayer):
 
     children_index: Int[Tensor, " edges"]
     counts: Int[Tensor, " regions"]
+    ends: Int[Tensor, " regions_1"]
 
     def __init__(
         self, children: list[list[int]], num_outputs: int, start: int, space: str = "body"
@@ -42,8 +44,11 @@ class MixingLayer(SumLayer):
         self.start, self.num_nodes, self.num_outputs = start, len(children), num_outputs
         #: (number of regions, children of each), in order.
         self.groups = [(len(list(same)), count) for count, same in groupby(counts)]
-        self.register_buffer("children_index", torch.tensor([c for cs in children for c in cs]))
+        self._sources = [node for of_region in children for node in of_region]
+        self.register_buffer("children_index", torch.tensor(self._sources))
         self.register_buffer("counts", torch.tensor(counts))
+        ends = torch.tensor([0, *counts]).cumsum(0)
+        self.register_buffer("ends", ends, persistent=False)
         self.weight = nn.Parameter(torch.empty(sum(counts), num_outputs))
 
     def _blocks(self, tensor: Tensor) -> list[Tensor]:
@@ -62,9 +67,17 @@ class MixingLayer(SumLayer):
             slice(end - regions, end) for end, (regions, _) in zip(ends, self.groups, strict=True)
         ]
 
+    def sources(self) -> list[int]:
+        return self._sources
+
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
         written = self.written(values)
         nodes = values.space(self.source)
+        if values.fused and not maximise:
+            from einet.kernels.triton import mixing as triton
+
+            triton.forward(weight, nodes, self.children_index, self.ends, written)
+            return
         groups = zip(
             self._blocks(weight), self._blocks(self.children_index), self._regions(), strict=True
         )
@@ -73,9 +86,20 @@ class MixingLayer(SumLayer):
 
     def backpropagate(
         self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> None:
+    ) -> Callable[[], None] | None:
         nodes, written = values.space(self.source), self.written(values)
         above = flow[self.target][self.slots, : self.num_outputs]
+        if values.fused:
+            from einet.kernels.triton import mixing as triton
+
+            below, index = flow[self.source], self.children_index
+            triton.backward(weight, nodes, index, self.ends, written, above, below)
+            # At once: the layer below writes over these flows.
+            if isinstance(statistic, Step):
+                triton.step(weight, index, self.ends, below, statistic.on(weight))
+            elif statistic is not None:
+                triton.statistics(weight, index, below, statistic)
+            return None
         indices, regions = self._blocks(self.children_index), self._regions()
         each: list[Statistic] = [statistic] * len(indices)
         if isinstance(statistic, Tensor):
@@ -84,6 +108,7 @@ class MixingLayer(SumLayer):
             statistics = collector(w, its, axis=1)
             below = flow[self.source]
             kernel.mixing_backward(w, nodes, index, written[part], above[part], statistics, below)
+        return None
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         index, weight = self._padded()

@@ -15,7 +15,7 @@ from einet.learning.console import Bar, Interrupt
 from einet.learning.em import StochasticEM
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.rows import Rows
+from einet.learning.rows import Rows, checked
 from einet.learning.schedules import linear
 
 __all__ = ["fit"]
@@ -93,22 +93,24 @@ def fit(
         {"valid_labels": valid_labels, "valid_observed": valid_observed, "patience": patience},
     )
     learner = StochasticEM(linear(0.5, 0.05)) if optimizer is None else optimizer
-    rows = Rows.checked(model, "train", train, observed, labels, weights)
+    data = checked(model, "train", train, observed, labels, weights)
     held_out = None
     if valid is not None:
-        held_out = Rows.checked(model, "valid", valid, valid_observed, valid_labels)
+        held_out = checked(model, "valid", valid, valid_observed, valid_labels)
     if device is not None:
         model.to(device)
     if initialize or (initialize is None and not model.initialized):
-        model.initialize(rows.batch.x, rows.batch.observed, seed=seed)
-    steps = epochs * math.ceil(len(rows) / batch_size)
-    rows = rows.near(model.device)
-    held_out = None if held_out is None else held_out.near(model.device)
+        model.initialize(data, seed=seed)
+    steps = epochs * math.ceil(len(data) / batch_size)
+    rows = Rows(data, model.device)
+    others = None if held_out is None else Rows(held_out, model.device)
+    # No second copy of what was moved.
+    del data, held_out
     with Interrupt() as interrupt, Bar(epochs, steps, progress) as bar:
         try:
             learner.start(model)
             loop = _Loop(model, learner, interrupt, bar, batch_size, steps)
-            return loop.run(rows, held_out, epochs, patience, torch.Generator().manual_seed(seed))
+            return loop.run(rows, others, epochs, patience, torch.Generator().manual_seed(seed))
         finally:
             learner.finish(model)
 
@@ -174,19 +176,14 @@ class _Loop:
 
     def _epoch(self, rows: Rows, order: Tensor) -> float:
         """Learn from every row once; the mean log-likelihood met on the way."""
+        # On the model's device, as are the means: a number read from a GPU in each step would be
+        # waited for, and the GPU would then wait for the next step.
         total = torch.zeros((), dtype=torch.float64, device=self.model.device)
         count = torch.zeros_like(total)
         looked = time.perf_counter()
-        for part in rows.batches(self.batch_size, self.model.device, order):
+        for part in rows.batches(self.batch_size, order):
             self.progress = self.done / max(1, self.steps - 1)
-            mean = self.learner.step(
-                self.model,
-                part.batch.x,
-                part.batch.observed,
-                labels=part.labels,
-                weights=part.weights,
-                progress=self.progress,
-            )
+            mean = self.learner.step(self.model, part, progress=self.progress)
             self.done += 1
             size = len(part) if part.weights is None else part.weights.sum()
             total += mean * size
@@ -210,9 +207,8 @@ class _Loop:
         """Mean log-likelihood of the validation rows; broken off by Ctrl-C."""
         total = torch.zeros((), dtype=torch.float64, device=self.model.device)
         size = max(self.batch_size, _LEAST_VALID_BATCH)
-        for part in valid.batches(size, self.model.device):
-            x, observed = part.batch.x, part.batch.observed
-            total += self.model.log_likelihood(x, observed, labels=part.labels).double().sum()
+        for part in valid.batches(size):
+            total += self.model.log_likelihood(part).double().sum()
             if self.interrupt.requested:
                 break
         score = self._sound(total / len(valid))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from einet.base import Model
+from einet.data.batch import as_batch
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
 from einet.learning.learner import Learner
@@ -161,15 +162,25 @@ class Gradient(Learner):
         if self._optimizer is None:
             raise RuntimeError("call start(model) before step, or let einet.fit do both")
         optimizer, means = self._optimizer, []
+        # Checked here, once: some optimisers evaluate a mini-batch many times.
+        batch = as_batch(
+            x,
+            model.num_variables,
+            observed,
+            labels=labels,
+            weights=weights,
+            num_classes=model.num_classes,
+            device=model.device,
+        )
 
         def loss() -> Any:
             optimizer.zero_grad(set_to_none=True)
             with torch.enable_grad(), parametrize.cached():
-                log_prob = model.log_likelihood(x, observed, labels=labels)
-                if weights is None:
+                log_prob = model.log_likelihood(batch)
+                if batch.weights is None:
                     mean = log_prob.mean()
                 else:
-                    share = torch.as_tensor(weights).to(log_prob)
+                    share = batch.weights.to(log_prob)
                     mean = (log_prob * share).sum() / share.sum()
                 (-mean).backward()
             means.append(mean.detach().double())

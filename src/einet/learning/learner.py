@@ -34,7 +34,9 @@ class Learner(ABC):
 
         Args:
             model: The model to change.
-            x, observed, labels, weights: The mini-batch; as in ``model.e_step``.
+            x, observed, labels, weights: The mini-batch; as in ``model.e_step``. What
+                :func:`einet.fit` gives as ``x`` is a :class:`~einet.data.Batch`, which holds all
+                four; the methods of a model take it as it is.
             progress: How much of the training is done, from 0 to 1.
         """
 

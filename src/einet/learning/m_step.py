@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
 from einet.families.simplex import floored_simplex
 from einet.kernels.update import RELATIVE_FLOOR, step_
-from einet.layers import LeafBlock, LeafStatistics, SumLayer
+from einet.layers import SumLayer
 
 if TYPE_CHECKING:
     from einet.learning.statistics import EinetStatistics
     from einet.model import Einet
 
-__all__ = ["check_canonical", "m_step", "update_leaves_and_classes"]
+__all__ = ["check_canonical", "m_step", "update_classes"]
 
 # Parameters are updated in blocks that stay in a core's cache through all passes over them.
 _CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
@@ -34,7 +35,9 @@ def m_step(model: Einet, statistics: EinetStatistics, step_size: float | Tensor 
     check_canonical(model)
     for layer, statistic in zip(model.circuit.sum_layers, statistics.weights, strict=True):
         update_weights(layer, statistic, step_size)
-    update_leaves_and_classes(model, statistics, step_size)
+    for block, statistic in zip(model.leaf.leaf_blocks, statistics.leaves, strict=True):
+        block.update_(statistic, step_size)
+    update_classes(model, statistics.classes, step_size)
 
 
 def check_canonical(model: Einet) -> None:
@@ -53,31 +56,18 @@ def update_weights(layer: SumLayer, statistic: Tensor, step_size: float | Tensor
 
 
 @torch.no_grad()
-def update_leaves_and_classes(
-    model: Einet, statistics: EinetStatistics, step_size: float | Tensor
+def update_classes(
+    model: Einet, counts: Float[Tensor, " classes"], step_size: float | Tensor
 ) -> None:
-    """The M-step of everything but the weights of sums."""
-    for block, statistic in zip(model.leaf.leaf_blocks, statistics.leaves, strict=True):
-        update_leaves(block, statistic, step_size)
-    if model.num_classes > 1 and bool(statistics.classes.sum() > 0):
-        prior = model.log_class_prior.double().exp()
-        target = floored_simplex(statistics.classes, RELATIVE_FLOOR / model.num_classes)
-        model.log_class_prior.copy_(torch.lerp(prior, target, step_size).log())
-
-
-def update_leaves(block: LeafBlock, statistic: LeafStatistics, step_size: float | Tensor) -> None:
-    """The M-step of one block's leaves, given Σ p_L and Σ p_L T(x)."""
-    family = block.family
-    entries = max(1, _block(block.stored) // statistic.weighted[0].numel())
-    for start in range(0, block.stored.shape[0], entries):
-        some = slice(start, start + entries)
-        old, total = block.stored[some], statistic.total[some].unsqueeze(-1)
-        reached = total > 0
-        everything = bool(reached.all())
-        phi = family.phi_of(old.double())
-        new = torch.lerp(phi, statistic.weighted[some] / total, step_size)
-        new = family.project(family.store(new if everything else torch.where(reached, new, phi)))
-        old.copy_(new if everything else torch.where(reached, new.to(old.dtype), old))
+    """The M-step of the class prior, given how often each class was expected."""
+    if model.num_classes == 1:
+        return
+    old, floor = model.log_class_prior, RELATIVE_FLOOR / model.num_classes
+    # On a GPU a number of rounds that no floor has needed yet, rather than wait for an answer.
+    target = floored_simplex(counts, floor, rounds=16 if counts.is_cuda else None)
+    size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
+    new = torch.lerp(old.double().exp(), target, size).log().to(old)
+    old.copy_(torch.where(counts.sum() > 0, new, old))
 
 
 def _block(tensor: Tensor) -> int:

@@ -2,83 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from einet.base import Model
-from einet.data.batch import Batch, as_batch, as_labels, as_weights
+from einet.data.batch import Batch, as_batch
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "checked"]
 
-# Data below this are moved to a GPU as a whole, before training.
-_RESIDENT_BYTES = 1 << 30
+# Data are moved to a GPU as a whole if they take no more than this share of its free memory.
+_RESIDENT_SHARE = 0.25
 
 
-@dataclass
+def checked(
+    model: Model, name: str, x: Any, observed: Any, labels: Any, weights: Any = None
+) -> Batch:
+    """Data for training; what is checked here need not be again for any mini-batch of them."""
+    batch = as_batch(
+        x,
+        model.num_variables,
+        observed,
+        labels=labels,
+        weights=weights,
+        num_classes=model.num_classes,
+        name=name,
+        prefix="valid_" if name == "valid" else "",
+        allow_empty=False,
+    )
+    if batch.weights is not None:
+        counts = batch.weights > 0
+        if not bool(counts.any()):
+            raise ValueError("weights must not be 0 throughout")
+        if not bool(counts.all()):
+            # Such rows are padding, whatever they hold.
+            model.check_support(replace(batch, observed=batch.mask & counts.unsqueeze(1)), name)
+            return _without_idle_mask(batch[counts])
+    model.check_support(batch, name)
+    return _without_idle_mask(batch)
+
+
+def _without_idle_mask(batch: Batch) -> Batch:
+    """Without a mask that is True throughout; worth the look at a GPU, as it is only this one."""
+    if batch.observed is not None and bool(batch.observed.all()):
+        return replace(batch, observed=None)
+    return batch
+
+
 class Rows:
-    """Checked data with all that belongs to their rows."""
+    """Checked data on their way to a model's device, as a whole or mini-batch by mini-batch.
 
-    batch: Batch
-    labels: Tensor | None = None
-    weights: Tensor | None = None
+    Data that would crowd a GPU stay in main memory. Each mini-batch of them is gathered in pinned
+    memory and copied on a stream of its own, while the GPU is at work on the one before.
+    """
 
-    @classmethod
-    def checked(
-        cls, model: Model, name: str, x: Any, observed: Any, labels: Any, weights: Any = None
-    ) -> Rows:
-        batch = as_batch(x, model.num_variables, observed, name=name, allow_empty=False)
-        device = batch.x.device
-        rows = cls(batch)
-        if labels is not None:
-            what = "valid_labels" if name == "valid" else "labels"
-            rows.labels = as_labels(labels, len(batch), model.num_classes, name=what).to(device)
-        if weights is not None:
-            rows.weights = as_weights(weights, len(batch)).to(device)
-            counts = rows.weights > 0
-            if not bool(counts.any()):
-                raise ValueError("weights must not be 0 throughout")
-            if not bool(counts.all()):
-                # Such rows are padding, whatever they hold.
-                batch = Batch(batch.x, batch.mask & counts.unsqueeze(1))
-                rows = rows.map(lambda tensor: tensor[counts])
-        model.check_support(batch, name)
-        return rows
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda" and batch.x.device.type == "cpu":
+            free, _ = torch.cuda.mem_get_info(device)
+            if batch.nbytes > _RESIDENT_SHARE * free:
+                self._stream = torch.cuda.Stream(device)
+        self._batch = batch if self._stream is not None else batch.to(device)
 
     def __len__(self) -> int:
-        return len(self.batch)
+        return len(self._batch)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Rows:
-        """The same with a function applied to every tensor."""
-        tensors = (self.batch.x, self.batch.observed, self.labels, self.weights)
-        x, observed, labels, weights = (None if t is None else function(t) for t in tensors)
-        assert x is not None
-        return Rows(Batch(x, observed), labels, weights)
-
-    def near(self, device: torch.device) -> Rows:
-        """As a whole on the model's device, unless they would crowd a GPU."""
-        x, observed = self.batch.x, self.batch.observed
-        size = x.nbytes + (0 if observed is None else observed.nbytes)
-        if device.type == "cpu" or size < _RESIDENT_BYTES:
-            return self.map(lambda tensor: tensor.to(device))
-        return self
-
-    def batches(
-        self, size: int, device: torch.device, order: Tensor | None = None
-    ) -> Iterator[Rows]:
+    def batches(self, size: int, order: Int[Tensor, " rows"] | None = None) -> Iterator[Batch]:
         """Mini-batches on the model's device, in the given order or as they come."""
-        here = self.batch.x.device
-        order = None if order is None else order.to(here)
+        if order is not None:
+            # Once for all mini-batches: an index on another device would be waited for every time.
+            order = order.to(self._batch.x.device)
+        parts = [slice(start, start + size) for start in range(0, len(self), size)]
+        if self._stream is not None:
+            yield from self._staged(parts, order, self._stream)
+            return
+        for part in parts:
+            yield self._batch[part if order is None else order[part]]
 
-        def moved(tensor: Tensor) -> Tensor:
-            if here.type == "cpu" and device.type == "cuda":
-                return tensor.pin_memory().to(device, non_blocking=True)
-            return tensor.to(device)
+    def _staged(
+        self, parts: list[slice], order: Tensor | None, stream: torch.cuda.Stream
+    ) -> Iterator[Batch]:
+        """Mini-batches copied to the GPU one ahead of the one at work."""
 
-        for start in range(0, len(self), size):
-            part = slice(start, start + size)
-            rows = part if order is None else order[part]
-            yield self.map(lambda tensor, rows=rows: moved(tensor[rows]))
+        def copied(part: slice) -> tuple[Batch, torch.cuda.Event]:
+            # The allocators of torch keep pinned memory until the copy from it is done.
+            pinned = self._batch.map(lambda tensor: _pinned(tensor, part, order))
+            with torch.cuda.stream(stream):
+                there = pinned.map(lambda tensor: tensor.to(stream.device, non_blocking=True))
+            done = torch.cuda.Event()
+            done.record(stream)
+            return there, done
+
+        ahead = copied(parts[0])
+        for number in range(len(parts)):
+            batch, ready = ahead
+            if number + 1 < len(parts):
+                ahead = copied(parts[number + 1])
+            at_work = torch.cuda.current_stream(stream.device)
+            at_work.wait_event(ready)
+            # Their memory belongs to the copying stream, which must not use it again too early.
+            batch.map(lambda tensor, user=at_work: _record(tensor, user))
+            yield batch
+
+
+def _pinned(tensor: Tensor, part: slice, order: Tensor | None) -> Tensor:
+    """Some rows in pinned memory, from where a GPU fetches them by itself."""
+    if order is None:
+        return tensor[part].pin_memory()
+    rows = order[part]
+    shape = (len(rows), *tensor.shape[1:])
+    out = torch.empty(shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    return torch.index_select(tensor, 0, rows, out=out)
+
+
+def _record(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
+    tensor.record_stream(stream)
+    return tensor

@@ -15,7 +15,16 @@ from einet.layers import LeafStatistics
 if TYPE_CHECKING:
     from einet.model import Einet
 
-__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics"]
+__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "row_sums"]
+
+
+def row_sums(
+    log_likelihood: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
+) -> Float[Tensor, " sums"]:
+    """The weighted log-likelihood, the weights, and the number of impossible rows."""
+    counted = torch.where(weight > 0, log_likelihood * weight, 0.0)
+    impossible = (log_likelihood == -torch.inf) & (weight > 0)
+    return torch.stack([counted.sum(), weight.sum(), impossible.sum().to(weight)])
 
 
 @dataclass
@@ -38,11 +47,13 @@ class Statistics(ABC):
         self, log_likelihood: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
     ) -> None:
         """Count rows with their log-likelihoods."""
-        possible = log_likelihood > -torch.inf
-        counted = torch.where(weight > 0, log_likelihood * weight, 0.0)
-        self.log_likelihood += counted.sum()
-        self.rows += weight.sum()
-        self.impossible += (~possible & (weight > 0)).sum()
+        self.add_sums(row_sums(log_likelihood, weight))
+
+    def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
+        """Count rows given what they add up to; see :func:`row_sums`."""
+        self.log_likelihood += sums[0]
+        self.rows += sums[1]
+        self.impossible += sums[2]
 
     def add_(self, other: Statistics) -> Statistics:
         """Add the sums of other rows."""
@@ -72,8 +83,8 @@ class EinetStatistics(Statistics):
     classes: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
 
     @classmethod
-    def zeros(cls, model: Einet, sums: bool = True) -> EinetStatistics:
-        """Statistics of no rows; without ``sums`` there is no room for those of sum weights."""
+    def zeros(cls, model: Einet) -> EinetStatistics:
+        """Statistics of no rows."""
 
         def zero() -> Tensor:
             return torch.zeros((), dtype=torch.float64, device=model.device)
@@ -82,10 +93,14 @@ class EinetStatistics(Statistics):
             zero(),
             zero(),
             zero(),
-            [torch.zeros_like(w.detach()) for w in model.circuit.weights] if sums else [],
+            [torch.zeros_like(w.detach()) for w in model.circuit.weights],
             model.leaf.empty_statistics(),
             torch.zeros(model.num_classes, dtype=torch.float64, device=model.device),
         )
+
+    def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
+        super().add_sums(sums)
+        self.classes += sums[3:]
 
     def tensors(self) -> list[Tensor]:
         leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.weighted)]

@@ -1,0 +1,120 @@
+"""The einsum layer forwards on a GPU.
+
+With :math:`T_{ik} = \\sum_j W_{kij} v'_j` the sums are :math:`S_k = \\sum_i v_i T_{ik}` (eq. 5): a
+product of weights with *one* child's values on tensor cores, then a multiplication in registers.
+An outer product never exists, not even there.
+
+The kernels of this package address nodes in the ``[node, K, batch]`` buffers by number. They use no
+atomics, so that results are the same every time.
+"""
+
+# pyright: reportArgumentType=false, reportCallIssue=false
+
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from einet.kernels.torch import Nodes
+from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
+
+__all__ = ["Edges", "forward"]
+
+
+@dataclass
+class Edges:
+    """The two children of each of L sums: I entries on the left, J on the right.
+
+    ``right`` is None where the second factor is the constant 1 (J = 1).
+    """
+
+    left: Int[Tensor, " L"]
+    right: Int[Tensor, " L"] | None
+    num_left: int
+    num_right: int
+
+    @property
+    def right_or_left(self) -> Tensor:
+        return self.left if self.right is None else self.right
+
+
+def forward(
+    weight: Float[Tensor, "L K_out IJ"], nodes: Nodes, edges: Edges, out: Nodes, precision: str
+) -> None:
+    """``out = (v, m)`` of the sums over outer products of their children's values."""
+    num, outputs, _ = weight.shape
+    batch = nodes.v.shape[-1]
+    how = _forward_tiles(num, outputs, edges.num_right, batch, precision)
+    _forward[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
+        weight, nodes.v, nodes.m, edges.left, edges.right_or_left, out.v, out.m, out.peak,
+        batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
+        edges.num_left, edges.num_right, outputs,
+        UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **how,
+    )  # fmt: skip
+
+
+def _forward_tiles(num: int, outputs: int, right: int, batch: int, precision: str) -> dict:
+    """Sizes of tiles, as measured on an H200."""
+    K, J = padded(outputs), padded(right)
+    # Loads of rows that start at any address cannot be copied ahead of their use.
+    stages = 4 if right % 16 == 0 else 1
+    if K <= 16 and J <= 64:
+        many = num * batch >= 1 << 19
+        how = dict(B_BLOCK=256, num_warps=4) if many else dict(B_BLOCK=64, num_warps=2)
+        stages = 3
+    elif K <= 32:
+        how = dict(B_BLOCK=128 if num * batch >= 1 << 17 else 64, num_warps=4)
+        stages = 3
+    elif K <= 64:
+        wide = right % 16 == 0 or precision != "highest"
+        how = dict(B_BLOCK=128 if wide else 64, num_warps=4)
+    elif K <= 128:
+        how, stages = dict(B_BLOCK=64, num_warps=8), 2
+    else:
+        how, stages = dict(B_BLOCK=32, num_warps=8), 1
+    return {**how, "K": K, "J_BLOCK": min(J, 64 if K <= 128 else 32), "STAGES": stages}
+
+
+@triton.jit
+def _forward(
+    weight, v, m, left, right, out_v, out_m, out_peak,
+    B, v_node, v_k, out_node, out_k, num_left, num_right, num_outputs,
+    UNARY: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    blocks = tl.cdiv(B, B_BLOCK)
+    row = tl.program_id(0) // blocks
+    b = (tl.program_id(0) % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)
+    inside = b < B
+    row64 = row.to(tl.int64)
+    a_node, b_node = tl.load(left + row), tl.load(right + row)
+    k = tl.arange(0, K)
+    weight += row64 * num_outputs * num_left * num_right
+    sums = tl.zeros([K, B_BLOCK], tl.float32)
+    for j_start in range(0, num_right, J_BLOCK):
+        j = j_start + tl.arange(0, J_BLOCK)
+        j_here = (j[:, None] < num_right) & inside[None, :]
+        if UNARY:
+            v_right = tl.where(j_here, 1.0, 0.0)
+        else:
+            right_at = v + b_node * v_node + j[:, None] * v_k + b[None, :]
+            v_right = tl.load(right_at, mask=j_here, other=0.0)
+        w_at = weight + k[:, None] * (num_left * num_right) + j[None, :]
+        w_here = (k[:, None] < num_outputs) & (j[None, :] < num_right)
+        for i in tl.range(0, num_left, num_stages=STAGES):
+            v_left = tl.load(v + a_node * v_node + i * v_k + b, mask=inside, other=0.0)
+            w = tl.load(w_at + i * num_right, mask=w_here, other=0.0)
+            # From zero each time: long sums within tensor cores are cut off, not rounded.
+            term = dot(w, v_right, tl.zeros([K, B_BLOCK], tl.float32), PRECISION)
+            sums += term * v_left[None, :]
+    scale = tl.load(m + a_node * B + b, mask=inside, other=0.0)
+    if not UNARY:
+        scale += tl.load(m + b_node * B + b, mask=inside, other=0.0)
+    peak = tl.max(sums, 0)
+    value = sums / tl.maximum(peak, TINY)[None, :]
+    out_at = out_v + row64 * out_node + k[:, None] * out_k + b[None, :]
+    tl.store(out_at, value, mask=(k[:, None] < num_outputs) & inside[None, :])
+    tl.store(out_peak + row64 * B + b, peak, mask=inside)
+    tl.store(out_m + row64 * B + b, scale + log_of(peak), mask=inside)

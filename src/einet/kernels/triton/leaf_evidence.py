@@ -1,0 +1,92 @@
+"""Data as the fused leaf kernels read them: variables first, samples last, one number a cell."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from einet.kernels.triton.leaf_common import cdiv, launch
+
+__all__ = ["standardised", "states"]
+
+
+@triton.jit
+def _encode(
+    x,
+    x_row,
+    x_column,
+    observed,
+    o_row,
+    o_column,
+    variables,
+    first,
+    second,
+    out,
+    V,
+    batch,
+    MASKED: tl.constexpr,
+    TABLE: tl.constexpr,
+    BV: tl.constexpr,
+    BB: tl.constexpr,
+):
+    variable = tl.program_id(0) * BV + tl.arange(0, BV)
+    b = (tl.program_id(1) * BB + tl.arange(0, BB)).to(tl.int64)
+    inside = (b < batch)[:, None] & (variable < V)[None, :]
+    column = tl.load(variables + variable, mask=variable < V, other=0)
+    at = x + b[:, None] * x_row + column[None, :] * x_column
+    value = tl.load(at, mask=inside, other=0).to(tl.float64)
+    seen = value == value
+    if MASKED:
+        mask = observed + b[:, None] * o_row + column[None, :] * o_column
+        seen = seen & (tl.load(mask, mask=inside, other=0) != 0)
+    if TABLE:
+        count = tl.load(first + variable, mask=variable < V, other=0).to(tl.float64)
+        fits = (value >= 0) & (value < count[None, :]) & (value == tl.floor(value))
+        state = tl.where(fits, value, -2.0).to(tl.int32)
+        result = tl.where(seen, state, -1)
+    else:
+        location = tl.load(first + variable, mask=variable < V, other=0.0).to(tl.float64)
+        scale = tl.load(second + variable, mask=variable < V, other=1.0).to(tl.float64)
+        z = (value - location[None, :]) / scale[None, :]
+        # Its square, too, is finite in float32 unless the value itself is infinite.
+        z = tl.minimum(tl.maximum(z, -1e18), 1e18)
+        z = tl.where(tl.abs(value) < float("inf"), z, value)
+        result = tl.where(seen, z, float("nan")).to(tl.float32)
+    to = out + variable.to(tl.int64)[None, :] * batch + b[:, None]
+    tl.store(to, result, mask=inside)
+
+
+def standardised(
+    x: Tensor, observed: Tensor | None, variables: Tensor, location: Tensor, scale: Tensor
+) -> Tensor:
+    """(x − location) / scale of some columns, ``[V, batch]`` in float32; NaN where missing."""
+    out = location.new_empty(len(variables), len(x), dtype=torch.float32)
+    return _launch(x, observed, variables, location, scale, out, False)
+
+
+def states(x: Tensor, observed: Tensor | None, variables: Tensor, num_categories: Tensor) -> Tensor:
+    """Integers from 0 in some columns, ``[V, batch]``; −1 where missing, −2 where impossible."""
+    out = num_categories.new_empty(len(variables), len(x), dtype=torch.int32)
+    return _launch(x, observed, variables, num_categories, num_categories, out, True)
+
+
+def _launch(
+    x: Tensor,
+    observed: Tensor | None,
+    variables: Tensor,
+    first: Tensor,
+    second: Tensor,
+    out: Tensor,
+    table: bool,
+) -> Tensor:
+    V, batch = out.shape
+    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    mask = x if observed is None else observed.view(torch.uint8)
+    launch(
+        _encode, (cdiv(V, 32), cdiv(batch, 32)),
+        x, *x.stride(), mask, *mask.stride(), variables, first, second, out, V, batch,
+        MASKED=observed is not None, TABLE=table, BV=32, BB=32, num_warps=4,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,236 @@
+"""Gaussian leaves as −(z − μ)²/2σ², with a step of EM from centred sums in one pass.
+
+Terms are float32; every eight of them are added up in float32 and those sums in float64, so that
+errors do not grow with the number of variables.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from einet.kernels.triton.leaf_common import (
+    Out,
+    Pairs,
+    cdiv,
+    forward_tile,
+    launch,
+    power_of_2,
+    statistics_tile,
+    store_values,
+)
+
+__all__ = ["add_statistics", "forward", "step"]
+
+_CONSTANT = tl.constexpr(0.5 * math.log(2 * math.pi))
+
+
+@triton.jit
+def _prepare(stored, columns, scale, out, pairs, K, BP: tl.constexpr, BK: tl.constexpr):
+    """(μ, 1/√2σ, the log of the density's peak) of every pair, entries last."""
+    pair = tl.program_id(0).to(tl.int64) * BP + tl.arange(0, BP)
+    k = (tl.program_id(1) * BK + tl.arange(0, BK)).to(tl.int64)
+    there = (pair < pairs)[:, None] & (k < K)[None, :]
+    at = stored + (k[None, :] * pairs + pair[:, None]) * 2
+    mean = tl.load(at, mask=there, other=0.0)
+    variance = tl.load(at + 1, mask=there, other=1.0).to(tl.float64)
+    column = tl.load(columns + pair, mask=pair < pairs, other=0)
+    unit = tl.load(scale + column, mask=pair < pairs, other=1.0).to(tl.float64)
+    peak = -0.5 * tl.log(variance) - tl.log(unit)[:, None] - _CONSTANT
+    to = out + pair[:, None] * 3 * K + k[None, :]
+    tl.store(to, mean, mask=there)
+    tl.store(to + K, tl.sqrt(0.5 / variance).to(tl.float32), mask=there)
+    tl.store(to + 2 * K, peak.to(tl.float32), mask=there)
+
+
+@triton.jit
+def _forward(
+    constants,
+    z,
+    leaves,
+    columns,
+    v,
+    v_node,
+    v_k,
+    m,
+    m_node,
+    total,
+    t_node,
+    t_k,
+    s,
+    K,
+    batch,
+    ALONE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    BC: tl.constexpr,
+    BK: tl.constexpr,
+    BB: tl.constexpr,
+):
+    leaf = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)
+    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
+    sums = tl.zeros([BC, BB, BK], tl.float64)
+    infinite = tl.zeros([BB], tl.int32)
+    for start in range(0, s, CHUNK):
+        part = tl.zeros([BC, BB, BK], tl.float32)
+        for offset in tl.static_range(CHUNK):
+            more = start + offset < s
+            pair = leaf * s + start + offset
+            column = tl.load(columns + pair, mask=more, other=0)
+            x = tl.load(z + column * batch + b, mask=(b < batch) & more, other=float("nan"))
+            at = constants + pair * 3 * K + k
+            entry = (k < K) & more
+            mean = tl.load(at, mask=entry, other=0.0)
+            factor = tl.load(at + K, mask=entry, other=0.0)
+            peak = tl.load(at + 2 * K, mask=entry, other=0.0)
+            size = tl.abs(x)
+            infinite += (size == float("inf")).to(tl.int32)
+            d = (x[None, :, None] - mean[:, None, :]) * factor[:, None, :]
+            part += tl.where((size < float("inf"))[None, :, None], peak[:, None, :] - d * d, 0.0)
+        # However far out, a finite value has a finite log density.
+        sums += tl.maximum(part, -3e38).to(tl.float64)
+    sums = tl.where((infinite > 0)[None, :, None], float("-inf"), sums)
+    node = tl.load(leaves + leaf)
+    store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
+
+
+def forward(pairs: Pairs, z: Tensor, out: Out, stored: Tensor | None = None) -> None:
+    """Log densities of a block of leaves; of other parameters than its own where given."""
+    n, s, K, count = pairs.sizes
+    batch = z.shape[1]
+    stored = pairs.stored if stored is None else stored
+    constants = torch.empty(count, 3, K, dtype=torch.float32, device=z.device)
+    size = min(32, power_of_2(K))
+    grid = cdiv(count, 32), cdiv(K, size)
+    launch(
+        _prepare, grid, stored, pairs.columns, pairs.hyper["scale"], constants, count, K,
+        BP=32, BK=size,
+    )  # fmt: skip
+    tile = forward_tile(n, s, K, batch)
+    launch(
+        _forward, (n, cdiv(batch, tile["BB"])),
+        constants, z, pairs.leaves, pairs.columns, *out.arguments, s, K, batch,
+        ALONE=out.total is None, **tile,
+    )  # fmt: skip
+
+
+@triton.jit
+def _backward(
+    flow,
+    f_node,
+    f_k,
+    z,
+    stored,
+    leaves,
+    columns,
+    scale,
+    min_variance,
+    max_variance,
+    relative_floor,
+    step_size,
+    total,
+    weighted,
+    s,
+    K,
+    batch,
+    pairs,
+    UPDATE: tl.constexpr,
+    BR: tl.constexpr,
+    BK: tl.constexpr,
+    BB: tl.constexpr,
+):
+    leaf = tl.program_id(0).to(tl.int64)
+    position = tl.program_id(1) * BR + tl.arange(0, BR)
+    k = tl.program_id(2) * BK + tl.arange(0, BK)
+    pair = leaf * s + position
+    known = (position < s)[:, None] & (k < K)[None, :]
+    column = tl.load(columns + pair, mask=position < s, other=0)
+    node = tl.load(leaves + leaf)
+    at = stored + (k.to(tl.int64)[None, :] * pairs + pair[:, None]) * 2
+    mean = tl.load(at, mask=known, other=0.0)
+    s0 = tl.zeros([BR, BK, BB], tl.float32)
+    s1 = tl.zeros([BR, BK, BB], tl.float32)
+    s2 = tl.zeros([BR, BK, BB], tl.float32)
+    for start in range(0, batch, BB):
+        b = start + tl.arange(0, BB)
+        from_flow = flow + node * f_node + k[:, None] * f_k + b[None, :]
+        p = tl.load(from_flow, mask=(k < K)[:, None] & (b < batch)[None, :], other=0.0)
+        of_z = (position < s)[:, None] & (b < batch)[None, :]
+        x = tl.load(z + column[:, None] * batch + b[None, :], mask=of_z, other=float("nan"))
+        seen = tl.abs(x) < float("inf")
+        d = tl.where(seen, x, 0.0)[:, None, :] - mean[:, :, None]
+        share = tl.where(seen[:, None, :], p[None, :, :], 0.0)
+        moved = share * d
+        s0 += share
+        s1 += moved
+        s2 += moved * d
+    zeroth = tl.sum(s0.to(tl.float64), 2)
+    first = tl.sum(s1.to(tl.float64), 2)
+    second = tl.sum(s2.to(tl.float64), 2)
+    mu = mean.to(tl.float64)
+    if UPDATE:
+        size = tl.load(step_size).to(tl.float64)
+        variance = tl.load(at + 1, mask=known, other=1.0).to(tl.float64)
+        reached = known & (zeroth > 0)
+        count = tl.where(reached, zeroth, 1.0)
+        d = first / count
+        mu += size * d
+        variance = (1 - size) * variance + size * (second / count) - size * size * d * d
+        # The bounds of the family, in units of the data's own variance.
+        own = position < s
+        unit = tl.load(scale + column, mask=own, other=1.0).to(tl.float64)
+        high = tl.load(max_variance + column, mask=own, other=1.0).to(tl.float64) / unit / unit
+        least = tl.load(min_variance + column, mask=own, other=1.0).to(tl.float64)
+        floor = tl.load(relative_floor + column, mask=own, other=1.0).to(tl.float64)
+        low = tl.minimum(tl.where(least == least, least / unit / unit, floor), high)
+        variance = tl.minimum(tl.maximum(variance, low[:, None]), high[:, None])
+        variance = tl.minimum(variance, 1e30)
+        mu = tl.minimum(tl.maximum(mu, -1e30), 1e30)
+        tl.store(at, mu.to(tl.float32), mask=reached)
+        tl.store(at + 1, variance.to(tl.float32), mask=reached)
+    else:
+        cell = k.to(tl.int64)[None, :] * pairs + pair[:, None]
+        count = tl.load(total + cell, mask=known, other=0.0)
+        tl.store(total + cell, count + zeroth, mask=known)
+        to = weighted + cell * 2
+        z1 = tl.load(to, mask=known, other=0.0) + first + mu * zeroth
+        z2 = tl.load(to + 1, mask=known, other=0.0) + second + mu * (2 * first + mu * zeroth)
+        tl.store(to, z1, mask=known)
+        tl.store(to + 1, z2, mask=known)
+
+
+def step(pairs: Pairs, z: Tensor, flow: Tensor, step_size: Tensor) -> None:
+    """A step of stochastic EM, in place."""
+    _launch_backward(pairs, z, flow, step_size, None, None)
+
+
+def add_statistics(pairs: Pairs, z: Tensor, flow: Tensor, total: Tensor, weighted: Tensor) -> None:
+    """Add Σ p and Σ p (z, z²): from sums about μ, which lose nothing."""
+    _launch_backward(pairs, z, flow, None, total, weighted)
+
+
+def _launch_backward(
+    pairs: Pairs,
+    z: Tensor,
+    flow: Tensor,
+    step_size: Tensor | None,
+    total: Tensor | None,
+    weighted: Tensor | None,
+) -> None:
+    n, s, K, count = pairs.sizes
+    tile = statistics_tile(n, s, K, z.shape[1])
+    hyper = pairs.hyper
+    unused = pairs.stored
+    launch(
+        _backward, (n, cdiv(s, tile["BR"]), cdiv(K, tile["BK"])),
+        flow, *flow.stride()[:2], z, pairs.stored, pairs.leaves, pairs.columns,
+        hyper["scale"], hyper["min_variance"], hyper["max_variance"], hyper["relative_floor"],
+        unused if step_size is None else step_size,
+        unused if total is None else total,
+        unused if weighted is None else weighted,
+        s, K, z.shape[1], count, UPDATE=step_size is not None, **tile,
+    )  # fmt: skip

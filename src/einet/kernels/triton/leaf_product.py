@@ -1,0 +1,152 @@
+"""Leaves of any family by the product θ·T(x) − A + log h(x), in float64.
+
+The presence of a value is one more statistic, with coefficient −A: a missing cell is a row of zeros
+that adds to nothing.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from einet.kernels.triton.leaf_common import (
+    Out,
+    Pairs,
+    cdiv,
+    forward_tile,
+    launch,
+    statistics_tile,
+    store_values,
+)
+
+__all__ = ["add_statistics", "forward"]
+
+
+@triton.jit
+def _forward(
+    theta,
+    A,
+    statistics,
+    log_h,
+    leaves,
+    columns,
+    v,
+    v_node,
+    v_k,
+    m,
+    m_node,
+    total,
+    t_node,
+    t_k,
+    s,
+    K,
+    batch,
+    pairs,
+    S: tl.constexpr,
+    ALONE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    BC: tl.constexpr,
+    BK: tl.constexpr,
+    BB: tl.constexpr,
+):
+    leaf = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)
+    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
+    sums = tl.zeros([BC, BB, BK], tl.float64)
+    base = tl.zeros([BB], tl.float64)
+    for start in range(0, s, CHUNK):
+        for offset in tl.static_range(CHUNK):
+            more = start + offset < s
+            pair = leaf * s + start + offset
+            column = tl.load(columns + pair, mask=more, other=0)
+            there = (b < batch) & more
+            entry = (k < K) & more
+            base += tl.load(log_h + column * batch + b, mask=there, other=0.0)
+            row = statistics + column * (S + 1) * batch + b
+            cell = k.to(tl.int64) * pairs + pair
+            for i in tl.static_range(S):
+                t = tl.load(row + i * batch, mask=there, other=0.0)
+                factor = tl.load(theta + cell * S + i, mask=entry, other=0.0)
+                sums += t[None, :, None] * factor[:, None, :]
+            present = tl.load(row + S * batch, mask=there, other=0.0)
+            normaliser = tl.load(A + cell, mask=entry, other=0.0)
+            sums -= present[None, :, None] * normaliser[:, None, :]
+    node = tl.load(leaves + leaf)
+    sums += base[None, :, None]
+    store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
+
+
+def forward(
+    pairs: Pairs, theta: Tensor, A: Tensor, statistics: Tensor, log_h: Tensor, out: Out
+) -> None:
+    """Log densities of a block of leaves; ``statistics[V, S + 1, batch]``, ``log_h[V, batch]``."""
+    n, s, K, count = pairs.sizes
+    batch = log_h.shape[1]
+    tile = forward_tile(n, s, K, batch)
+    tile["CHUNK"] = min(2, tile["CHUNK"])
+    launch(
+        _forward, (n, cdiv(batch, tile["BB"])),
+        theta, A, statistics, log_h, pairs.leaves, pairs.columns, *out.arguments,
+        s, K, batch, count, S=theta.shape[-1], ALONE=out.total is None, **tile,
+    )  # fmt: skip
+
+
+@triton.jit
+def _backward(
+    flow,
+    f_node,
+    f_k,
+    statistics,
+    leaves,
+    columns,
+    total,
+    weighted,
+    s,
+    K,
+    batch,
+    pairs,
+    S: tl.constexpr,
+    BR: tl.constexpr,
+    BK: tl.constexpr,
+    BB: tl.constexpr,
+):
+    leaf = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * BR + tl.arange(0, BR)
+    k = tl.program_id(2) * BK + tl.arange(0, BK)
+    position, which = row // (S + 1), row % (S + 1)
+    pair = leaf * s + position
+    own = position < s
+    column = tl.load(columns + pair, mask=own, other=0)
+    node = tl.load(leaves + leaf)
+    sums = tl.zeros([BR, BK, BB], tl.float64)
+    for start in range(0, batch, BB):
+        b = start + tl.arange(0, BB)
+        from_flow = flow + node * f_node + k[:, None] * f_k + b[None, :]
+        p = tl.load(from_flow, mask=(k < K)[:, None] & (b < batch)[None, :], other=0.0)
+        from_row = statistics + (column * (S + 1) + which)[:, None] * batch + b[None, :]
+        t = tl.load(from_row, mask=own[:, None] & (b < batch)[None, :], other=0.0)
+        sums += p.to(tl.float64)[None, :, :] * t[:, None, :]
+    found = tl.sum(sums, 2)
+    cell = k.to(tl.int64)[None, :] * pairs + pair[:, None]
+    known = own[:, None] & (k < K)[None, :]
+    of_total = known & (which == S)[:, None]
+    count = tl.load(total + cell, mask=of_total, other=0.0)
+    tl.store(total + cell, count + found, mask=of_total)
+    to = weighted + cell * S + which[:, None]
+    of_weighted = known & (which < S)[:, None]
+    tl.store(to, tl.load(to, mask=of_weighted, other=0.0) + found, mask=of_weighted)
+
+
+def add_statistics(
+    pairs: Pairs, statistics: Tensor, flow: Tensor, total: Tensor, weighted: Tensor
+) -> None:
+    """Add Σ p and Σ p T(x), summed in float64."""
+    n, s, K, count = pairs.sizes
+    width, batch = statistics.shape[1:]
+    tile = statistics_tile(n, s * width, K, batch)
+    launch(
+        _backward, (n, cdiv(s * width, tile["BR"]), cdiv(K, tile["BK"])),
+        flow, *flow.stride()[:2], statistics, pairs.leaves, pairs.columns, total, weighted,
+        s, K, batch, count, S=width - 1, **tile,
+    )  # fmt: skip

@@ -1,0 +1,280 @@
+"""Categorical leaves: a look-up of log p, and counts as products with one-hot vectors.
+
+Counts are products on tensor cores without any rounding of the operands: p is cut into three
+numbers of eleven bits each, and a one-hot vector needs but one.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from einet.kernels.triton.leaf_common import (
+    Out,
+    Pairs,
+    cdiv,
+    forward_tile,
+    launch,
+    power_of_2,
+    store_values,
+)
+
+__all__ = ["LARGEST_STEP", "add_statistics", "forward", "step"]
+
+#: The largest number of states of which a program can hold whole tables.
+LARGEST_STEP = 1024
+# Rounds of Newton's method; no floors have needed as many yet.
+_ROUNDS = tl.constexpr(16)
+
+
+@triton.jit
+def _log_table(
+    stored, columns, num_categories, out, pairs, K, S, BK: tl.constexpr, BS: tl.constexpr
+):
+    """log p of all states, normalised, with entries last: one look-up then finds all of them."""
+    pair = tl.program_id(0).to(tl.int64)
+    k = (tl.program_id(1) * BK + tl.arange(0, BK)).to(tl.int64)
+    count = tl.load(num_categories + tl.load(columns + pair)).to(tl.int32)
+    row = stored + (k * pairs + pair) * S
+    sums = tl.zeros([BK], tl.float64)
+    for start in range(0, S, BS):
+        state = start + tl.arange(0, BS)
+        there = (k < K)[:, None] & (state < count)[None, :]
+        p = tl.load(row[:, None] + state[None, :], mask=there, other=0.0).to(tl.float64)
+        # Finite where p is 0, as in the torch path.
+        sums += tl.sum(tl.where(there, tl.maximum(p, 2.2250738585072014e-308), 0.0), 1)
+    normaliser = tl.log(tl.where(k < K, sums, 1.0))
+    for start in range(0, S, BS):
+        state = start + tl.arange(0, BS)
+        there = (k < K)[:, None] & (state < count)[None, :]
+        p = tl.load(row[:, None] + state[None, :], mask=there, other=1.0).to(tl.float64)
+        value = tl.log(tl.maximum(p, 2.2250738585072014e-308)) - normaliser[:, None]
+        to = out + (pair * S + state)[None, :] * K + k[:, None]
+        tl.store(to, value.to(tl.float32), mask=there)
+
+
+@triton.jit
+def _forward(
+    table,
+    states,
+    leaves,
+    columns,
+    v,
+    v_node,
+    v_k,
+    m,
+    m_node,
+    total,
+    t_node,
+    t_k,
+    s,
+    K,
+    batch,
+    S,
+    ALONE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    BC: tl.constexpr,
+    BK: tl.constexpr,
+    BB: tl.constexpr,
+):
+    leaf = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)
+    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
+    sums = tl.zeros([BC, BB, BK], tl.float64)
+    impossible = tl.zeros([BB], tl.int32)
+    for start in range(0, s, CHUNK):
+        part = tl.zeros([BC, BB, BK], tl.float32)
+        for offset in tl.static_range(CHUNK):
+            more = start + offset < s
+            pair = leaf * s + start + offset
+            column = tl.load(columns + pair, mask=more, other=0)
+            state = tl.load(states + column * batch + b, mask=(b < batch) & more, other=-1)
+            impossible += (state == -2).to(tl.int32)
+            at = table + (pair * S + state)[None, :, None] * K + k[:, None, :]
+            known = (state >= 0)[None, :, None] & (k < K)[:, None, :]
+            part += tl.load(at, mask=known, other=0.0)
+        sums += part.to(tl.float64)
+    sums = tl.where((impossible > 0)[None, :, None], float("-inf"), sums)
+    node = tl.load(leaves + leaf)
+    store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
+
+
+def forward(
+    pairs: Pairs, states: Tensor, num_states: int, out: Out, table: Tensor | None = None
+) -> None:
+    """Log probabilities of a block of leaves; by another ``table[K, pairs, S]`` where given."""
+    n, s, K, count = pairs.sizes
+    batch = states.shape[1]
+    if table is None:
+        by_entry = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
+        entries = min(16, power_of_2(K))
+        size = min(256, power_of_2(num_states))
+        launch(
+            _log_table, (count, cdiv(K, entries)),
+            pairs.stored, pairs.columns, pairs.hyper["num_categories"], by_entry,
+            count, K, num_states, BK=entries, BS=size, num_warps=4 if size > 32 else 1,
+        )  # fmt: skip
+    else:
+        by_entry = table.permute(1, 2, 0).float().contiguous()
+    tile = forward_tile(n, s, K, batch)
+    launch(
+        _forward, (n, cdiv(batch, tile["BB"])),
+        by_entry, states, pairs.leaves, pairs.columns, *out.arguments,
+        s, K, batch, num_states, ALONE=out.total is None, **tile,
+    )  # fmt: skip
+
+
+@triton.jit
+def _eleven_bits(x):
+    """``x`` with the bits cut off that tensor cores would not read."""
+    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _counts(
+    flow, states, column, k, state, K, batch, BK: tl.constexpr, BS: tl.constexpr, BB: tl.constexpr
+):
+    """Σ p over the samples in each state ``[BK, BS]``, and over all that were seen ``[BK]``."""
+    counts = tl.zeros([BK, BS], tl.float32)
+    seen = tl.zeros([BK], tl.float32)
+    for start in range(0, batch, BB):
+        b = start + tl.arange(0, BB)
+        x = tl.load(states + column * batch + b, mask=b < batch, other=-1)
+        there = (k < K)[:, None] & (b < batch)[None, :]
+        p = tl.load(flow + b[None, :], mask=there, other=0.0)
+        p = tl.where((x >= 0)[None, :], p, 0.0)
+        one_hot = (x[:, None] == state[None, :]).to(tl.float32)
+        high = _eleven_bits(p)
+        middle = _eleven_bits(p - high)
+        counts = tl.dot(high, one_hot, counts, input_precision="tf32")
+        counts = tl.dot(middle, one_hot, counts, input_precision="tf32")
+        counts = tl.dot(p - high - middle, one_hot, counts, input_precision="tf32")
+        seen += tl.sum(p, 1)
+    return counts, seen
+
+
+@triton.jit
+def _add(
+    flow,
+    f_node,
+    f_k,
+    states,
+    leaves,
+    columns,
+    total,
+    weighted,
+    s,
+    K,
+    batch,
+    pairs,
+    S,
+    BK: tl.constexpr,
+    BS: tl.constexpr,
+    BB: tl.constexpr,
+):
+    pair = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    state = tl.program_id(2) * BS + tl.arange(0, BS)
+    node = tl.load(leaves + pair // s)
+    column = tl.load(columns + pair)
+    entry = flow + node * f_node + k[:, None] * f_k
+    counts, seen = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
+    cell = k.to(tl.int64) * pairs + pair
+    if tl.program_id(2) == 0:
+        old = tl.load(total + cell, mask=k < K, other=0.0)
+        tl.store(total + cell, old + seen, mask=k < K)
+    to = weighted + cell[:, None] * S + state[None, :]
+    there = (k < K)[:, None] & (state < S)[None, :]
+    tl.store(to, tl.load(to, mask=there, other=0.0) + counts, mask=there)
+
+
+@triton.jit
+def _step(
+    flow,
+    f_node,
+    f_k,
+    states,
+    stored,
+    leaves,
+    columns,
+    num_categories,
+    min_probability,
+    step_size,
+    s,
+    K,
+    batch,
+    pairs,
+    S,
+    BK: tl.constexpr,
+    BS: tl.constexpr,
+    BB: tl.constexpr,
+):
+    pair = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    state = tl.arange(0, BS)
+    node = tl.load(leaves + pair // s)
+    column = tl.load(columns + pair)
+    entry = flow + node * f_node + k[:, None] * f_k
+    counts, _ = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
+    valid = state < tl.load(num_categories + column).to(tl.int32)
+    least = tl.load(min_probability + column).to(tl.float32)
+    size = tl.load(step_size).to(tl.float32)
+    at = stored + (k.to(tl.int64) * pairs + pair)[:, None] * S + state[None, :]
+    there = (k < K)[:, None] & (state < S)[None, :]
+    old = tl.load(at, mask=there, other=0.0)
+    seen = tl.sum(counts, 1)[:, None]
+    reached = seen > 0
+    phi = old + size * (counts / tl.where(reached, seen, 1.0) - old)
+    # The likeliest probabilities above their floors: families/simplex.py says how and why.
+    floor = tl.where(valid, least, 0.0)[None, :]
+    room = tl.maximum(1 - tl.sum(floor, 1)[:, None], 0.0)
+    shares = tl.where(valid[None, :], tl.maximum(phi, 0.0), 0.0)
+    largest = tl.max(shares, 1)[:, None]
+    shares = tl.where(largest > 0, shares / tl.where(largest > 0, largest, 1.0), floor)
+    u = 1 / tl.sum(shares, 1)[:, None]
+    for _ in range(_ROUNDS):
+        excess = tl.maximum(shares * u - floor, 0.0)
+        kept = tl.sum(tl.where(excess > 0, floor, 0.0), 1)[:, None]
+        above = tl.sum(excess, 1)[:, None]
+        u = tl.minimum(u, u * (room + kept) / tl.maximum(above + kept, 1e-37))
+    excess = tl.maximum(shares * u - floor, 0.0)
+    spread = room / tl.maximum(tl.sum(excess, 1)[:, None], 1e-37)
+    tl.store(at, excess * spread + floor, mask=there & reached)
+
+
+def _tile(K: int, num_states: int, batch: int) -> dict[str, int]:
+    """Entries, states and samples of a program; products of matrices need 16 of each at least."""
+    states = max(16, min(LARGEST_STEP, power_of_2(num_states)))
+    entries = max(16, min(64, 8192 // states, power_of_2(K)))
+    samples = max(16, min(32, 8192 // states, power_of_2(batch)))
+    warps = max(1, min(8, entries * states // 512))
+    return {"BK": entries, "BS": states, "BB": samples, "num_warps": warps}
+
+
+def add_statistics(
+    pairs: Pairs, states: Tensor, flow: Tensor, total: Tensor, weighted: Tensor
+) -> None:
+    """Add Σ p and the expected counts of all states."""
+    _, s, K, count = pairs.sizes
+    S, batch = weighted.shape[-1], states.shape[1]
+    tile = _tile(K, min(S, 256), batch)
+    launch(
+        _add, (count, cdiv(K, tile["BK"]), cdiv(S, tile["BS"])),
+        flow, *flow.stride()[:2], states, pairs.leaves, pairs.columns, total, weighted,
+        s, K, batch, count, S, **tile,
+    )  # fmt: skip
+
+
+def step(pairs: Pairs, states: Tensor, flow: Tensor, step_size: Tensor) -> None:
+    """A step of stochastic EM, in place, for up to ``LARGEST_STEP`` states."""
+    _, s, K, count = pairs.sizes
+    S, batch = pairs.stored.shape[-1], states.shape[1]
+    tile = _tile(K, S, batch)
+    launch(
+        _step, (count, cdiv(K, tile["BK"])),
+        flow, *flow.stride()[:2], states, pairs.stored, pairs.leaves, pairs.columns,
+        pairs.hyper["num_categories"], pairs.hyper["min_probability"], step_size,
+        s, K, batch, count, S, **tile,
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Matrix products on tensor cores at a chosen precision, as parts of larger kernels.
+
+Tensor cores multiply tf32 (11 significant bits) or bf16 (8 bits) and add in float32. Splitting an
+operand into a rounded part and its remainder recovers the bits that were lost:
+
+======== ================================ =====================
+mode     operands                         relative error of an operand
+======== ================================ =====================
+highest  two tf32 parts, three products   2⁻²³: that of float32
+high     rounded to tf32                  2⁻¹²
+medium   rounded to bf16                  2⁻⁹
+======== ================================ =====================
+
+Rounding is to nearest: the cores themselves would cut bits off, and as all our numbers are
+positive, such errors add up instead of averaging out.
+"""
+
+# pyright: reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+
+__all__ = ["PRECISIONS", "TINY", "dot", "log_of", "padded", "split"]
+
+#: Precision modes and how kernels know them.
+PRECISIONS = {"highest": 0, "high": 1, "medium": 2}
+
+#: The least normal number of float32: what values are divided by where all of them are 0.
+TINY = tl.constexpr(1.1754943508222875e-38)
+
+
+def padded(size: int) -> int:
+    """The side of a tile that holds so many entries; tensor cores take 16 at least."""
+    return max(16, int(triton.next_power_of_2(size)))
+
+
+@triton.jit
+def split(x):
+    """The tf32 number nearest to x, and what is left of x."""
+    bits = x.to(tl.int32, bitcast=True)
+    rounded = ((bits + 0x1000) & -8192).to(tl.float32, bitcast=True)
+    return rounded, x - rounded
+
+
+@triton.jit
+def dot(a, b, total, PRECISION: tl.constexpr):
+    """``total + a @ b`` for float32 tiles."""
+    if PRECISION == 2:
+        total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
+    else:
+        a_near, a_rest = split(a)
+        b_near, b_rest = split(b)
+        if PRECISION == 0:
+            total = tl.dot(a_rest, b_near, total, input_precision="tf32")
+            total = tl.dot(a_near, b_rest, total, input_precision="tf32")
+        total = tl.dot(a_near, b_near, total, input_precision="tf32")
+    return total
+
+
+@triton.jit
+def log_of(x):
+    """The logarithm in float64; −∞ for 0, and no fuss about it."""
+    return tl.where(x > 0, tl.log(tl.maximum(x, TINY).to(tl.float64)), float("-inf"))

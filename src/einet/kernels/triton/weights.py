@@ -1,0 +1,161 @@
+"""Statistics of an einsum layer's weights, and their step of EM, on a GPU.
+
+The statistics :math:`\\sum_b u_k v_i v'_j` (n/w of eq. 6) are summed in registers, where the same
+kernel turns them into new weights: one pass over the weights does all of a step.
+"""
+
+# pyright: reportArgumentType=false, reportCallIssue=false
+
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.kernels.torch import Nodes
+from einet.kernels.triton.einsum import Edges
+from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
+from einet.kernels.update import RELATIVE_FLOOR
+
+__all__ = ["normalize", "statistics", "step"]
+
+
+def statistics(
+    nodes: Nodes,
+    edges: Edges,
+    upper: Float[Tensor, "L K_out batch"],
+    into: Float[Tensor, "L K_out IJ"],
+    precision: str,
+) -> None:
+    """Add ∂log P/∂W = Σ_b u_k v_i v'_j (n/w of eq. 6) to a tensor shaped like the weights."""
+    _reduce(into, nodes, edges, upper, None, None, precision)
+
+
+def step(
+    weight: Float[Tensor, "L K_out IJ"],
+    nodes: Nodes,
+    edges: Edges,
+    upper: Float[Tensor, "L K_out batch"],
+    totals: Float[Tensor, "L blocks K_out"],
+    step_size: Float[Tensor, ""],
+    precision: str,
+) -> None:
+    """Move the weights by a step of stochastic EM, in place (see kernels.update.step_).
+
+    The counts n of a sum add up to its total flow, which is known beforehand: so that statistics,
+    target and average take one pass over the weights. Another, short one divides rounding out.
+    """
+    _reduce(weight, nodes, edges, upper, totals, step_size, precision)
+    normalize(weight)
+
+
+def _reduce(
+    weight: Tensor,
+    nodes: Nodes,
+    edges: Edges,
+    upper: Tensor,
+    totals: Tensor | None,
+    step_size: Tensor | None,
+    precision: str,
+) -> None:
+    num, outputs, options = weight.shape
+    batch = nodes.v.shape[-1]
+    how = _reduce_tiles(num, outputs, edges.num_left, edges.num_right, batch)
+    programs = num * triton.cdiv(edges.num_left, how["I_BLOCK"])
+    programs *= triton.cdiv(edges.num_right, how["J_BLOCK"])
+    programs *= triton.cdiv(outputs, how["K_BLOCK"])
+    _statistics[(programs,)](
+        weight, nodes.v, edges.left, edges.right_or_left, upper,
+        upper if totals is None else totals, upper if step_size is None else step_size,
+        batch, nodes.v.stride(0), nodes.v.stride(1), upper.stride(0), upper.stride(1),
+        edges.num_left, edges.num_right, outputs,
+        0 if totals is None else totals.shape[1], RELATIVE_FLOOR / options,
+        UNARY=edges.right is None, STEP=step_size is not None,
+        PRECISION=PRECISIONS[precision], **how,
+    )  # fmt: skip
+
+
+def _reduce_tiles(num: int, outputs: int, left: int, right: int, batch: int) -> dict:
+    K = min(padded(outputs), 64)
+    if K <= 16 and right <= 16:
+        many = num * batch >= 1 << 19
+        how = dict(B_BLOCK=32, num_warps=2) if many else dict(B_BLOCK=64, num_warps=4)
+        return {"K_BLOCK": K, "I_BLOCK": 4, "J_BLOCK": 16, "STAGES": 2 if many else 1, **how}
+    if K <= 32 and right <= 32 and num >= 64:
+        return dict(K_BLOCK=K, I_BLOCK=4, J_BLOCK=32, B_BLOCK=32, num_warps=4, STAGES=1)
+    if right % 16 == 0:
+        return dict(K_BLOCK=K, I_BLOCK=8, J_BLOCK=16, B_BLOCK=32, num_warps=4, STAGES=1)
+    return dict(K_BLOCK=K, I_BLOCK=8, J_BLOCK=8, B_BLOCK=64, num_warps=4, STAGES=1)
+
+
+@triton.jit
+def _statistics(
+    weight, v, left, right, upper, totals, step_size,
+    B, v_node, v_k, upper_node, upper_k, num_left, num_right, num_outputs, blocks, floor,
+    UNARY: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr, K_BLOCK: tl.constexpr,
+    I_BLOCK: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    k_start = (program % tl.cdiv(num_outputs, K_BLOCK)) * K_BLOCK
+    program = program // tl.cdiv(num_outputs, K_BLOCK)
+    j_start = (program % tl.cdiv(num_right, J_BLOCK)) * J_BLOCK
+    program = program // tl.cdiv(num_right, J_BLOCK)
+    i_start = (program % tl.cdiv(num_left, I_BLOCK)) * I_BLOCK
+    row = program // tl.cdiv(num_left, I_BLOCK)
+    row64 = row.to(tl.int64)
+    i, j = i_start + tl.arange(0, I_BLOCK), j_start + tl.arange(0, J_BLOCK)
+    k = k_start + tl.arange(0, K_BLOCK)
+    v_left_at = v + tl.load(left + row) * v_node + i[:, None] * v_k
+    v_right_at = v + tl.load(right + row) * v_node + j[:, None] * v_k
+    u_at = upper + row64 * upper_node + k[:, None] * upper_k
+    counts = tl.zeros([I_BLOCK * J_BLOCK, K_BLOCK], tl.float32)
+    for start in tl.range(0, B, B_BLOCK, num_stages=STAGES):
+        b = start + tl.arange(0, B_BLOCK)
+        inside = (b < B)[None, :]
+        u = tl.load(u_at + b[None, :], mask=(k[:, None] < num_outputs) & inside, other=0.0)
+        v_left = tl.load(v_left_at + b[None, :], mask=(i[:, None] < num_left) & inside, other=0.0)
+        j_here = (j[:, None] < num_right) & inside
+        if UNARY:
+            v_right = tl.where(j_here, 1.0, 0.0)
+        else:
+            v_right = tl.load(v_right_at + b[None, :], mask=j_here, other=0.0)
+        products = tl.reshape(
+            v_left[:, None, :] * v_right[None, :, :], [I_BLOCK * J_BLOCK, B_BLOCK]
+        )
+        counts = dot(products, tl.trans(u), counts, PRECISION)
+    n = tl.arange(0, I_BLOCK * J_BLOCK)
+    i, j = (i_start + n // J_BLOCK)[:, None], (j_start + n % J_BLOCK)[:, None]
+    here = (i < num_left) & (j < num_right) & (k[None, :] < num_outputs)
+    w_at = weight + (row64 * num_outputs + k[None, :]) * (num_left * num_right) + i * num_right + j
+    w = tl.load(w_at, mask=here, other=0.0)
+    if STEP:
+        total = tl.zeros([K_BLOCK], tl.float32)
+        for block in range(blocks):
+            part_at = totals + (row64 * blocks + block) * num_outputs + k
+            total += tl.load(part_at, mask=k < num_outputs, other=0.0)
+        size = tl.load(step_size).to(tl.float32)
+        target = tl.maximum(counts * w / tl.maximum(total, TINY)[None, :], floor)
+        w = tl.where((total > 0)[None, :], w + size * (target - w), w)
+    else:
+        w += counts
+    tl.store(w_at, w, mask=here)
+
+
+def normalize(weight: Float[Tensor, "L K_out IJ"]) -> None:
+    """Divide every sum's weights by what they add up to, in place."""
+    num, outputs, options = weight.shape
+    block = min(4096, triton.next_power_of_2(options))
+    _normalize[(num * outputs,)](weight, options, BLOCK=block, num_warps=4 if block > 256 else 1)
+
+
+@triton.jit
+def _normalize(weight, length, BLOCK: tl.constexpr):
+    weight += tl.program_id(0).to(tl.int64) * length
+    total = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, length, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.load(weight + at, mask=at < length, other=0.0)
+    factor = 1.0 / tl.sum(total, 0)
+    for start in range(0, length, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        w = tl.load(weight + at, mask=at < length, other=0.0)
+        tl.store(weight + at, w * factor, mask=at < length)

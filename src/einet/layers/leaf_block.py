@@ -1,0 +1,214 @@
+"""Leaves of one family and one size, and the variables that share a family."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int, Integer
+from torch import Tensor, nn
+
+from einet.families import ExponentialFamily
+from einet.kernels.leaf import Evidence, FusedEvidence
+from einet.kernels.memory import Rows, block_bytes, spacing
+
+if TYPE_CHECKING:
+    from einet.kernels.triton.leaf import Pairs
+
+__all__ = ["FamilyGroup", "LeafBlock", "LeafStatistics", "grouped"]
+
+# Parameters are updated in blocks that stay in a core's cache through all passes over them.
+_CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
+
+
+@dataclass
+class LeafStatistics:
+    """Expected statistics of one block: Σ p_L and Σ p_L T(x) for each (entry, pair), float64."""
+
+    total: Float[Tensor, "K pairs"]
+    weighted: Float[Tensor, "K pairs S"]
+
+
+class FamilyGroup(nn.Module):
+    """The variables of a model that share one kind of family."""
+
+    variables: Int[Tensor, " V"]
+
+    def __init__(self, family: ExponentialFamily, variables: Sequence[int]) -> None:
+        super().__init__()
+        self.register_buffer("variables", torch.tensor(list(variables)))
+        self._spacing = (variables[0], spacing(variables))
+        self.adopt(family.expand(len(variables)))
+
+    def adopt(self, family: ExponentialFamily) -> None:
+        """Take over a family's hyper-parameters (as buffers, so that they move with the model)."""
+        self._family = family
+        for name, value in family.hyper.items():
+            old = getattr(self, name, None)
+            self.register_buffer(name, value.to(old) if old is not None else value)
+
+    @property
+    def family(self) -> ExponentialFamily:
+        values = {name: getattr(self, name).double() for name in self._family.hyperparameters}
+        return self._family.with_hyperparameters(values)
+
+    @property
+    def num_statistics(self) -> int:
+        return self._family.num_statistics
+
+    @property
+    def raw_hyper(self) -> dict[str, Tensor]:
+        """The hyper-parameters as they are kept, for kernels that convert them as they read."""
+        return {name: getattr(self, name) for name in self._family.hyperparameters}
+
+    def evidence(
+        self,
+        x: Float[Tensor, "batch variables"] | Integer[Tensor, "batch variables"],
+        observed: Bool[Tensor, "batch variables"] | None,
+    ) -> Evidence:
+        """What leaves of this family need to know of the data."""
+        every, columns = slice(0, len(self.variables)), Rows(self.variables, *self._spacing)
+        mine = columns.take(x.T, every, "x").T.double()
+        seen = None if observed is None else columns.take(observed.T, every, "seen").T
+        if seen is not None and bool(seen.all()):
+            seen = None
+        if seen is not None:
+            mine = torch.where(seen, mine, self._family.filler)
+        return Evidence.of(self.family, mine, seen)
+
+    def fused_evidence(
+        self,
+        x: Float[Tensor, "batch variables"] | Integer[Tensor, "batch variables"],
+        observed: Bool[Tensor, "batch variables"] | None,
+    ) -> FusedEvidence:
+        """The same for the fused kernels."""
+        from einet.kernels.triton import leaf as triton
+
+        # Only the product asks the family itself; the others read its hyper-parameters.
+        family = self.family if self._family.kernel == "product" else self._family
+        return triton.evidence(family, self.raw_hyper, self.variables, x, observed)
+
+
+class LeafBlock(nn.Module):
+    """Leaves with the same number of variables of one family: ``n`` leaves, ``s`` variables each.
+
+    ``parameters_[k, pair]`` belongs to pair ``leaf · s + position``; ``columns[leaf, position]`` is
+    the variable, counted within the family's group.
+    """
+
+    leaves: Int[Tensor, " n"]
+    columns: Int[Tensor, "n s"]
+
+    def __init__(
+        self,
+        group: FamilyGroup,
+        leaves: Sequence[int],
+        columns: Sequence[Sequence[int]],
+        num_entries: int,
+    ) -> None:
+        super().__init__()
+        # A plain tuple hides the group from the module tree: the layer owns it.
+        self._group = (group,)
+        self._spacing = (leaves[0], spacing(leaves))
+        self.register_buffer("leaves", torch.tensor(list(leaves)))
+        self.register_buffer("columns", torch.tensor([list(row) for row in columns]))
+        size = (num_entries, self.columns.numel(), group.family.num_parameters)
+        self.stored = nn.Parameter(torch.empty(size))
+
+    @property
+    def group(self) -> FamilyGroup:
+        return self._group[0]
+
+    @property
+    def rows(self) -> Rows:
+        """The leaves as nodes of the circuit."""
+        return Rows(self.leaves, *self._spacing)
+
+    @property
+    def family(self) -> ExponentialFamily:
+        """The family with hyper-parameters for each pair."""
+        return self.group.family.at(self.columns.reshape(-1))
+
+    def natural(self) -> tuple[Float[Tensor, "K pairs S"], Float[Tensor, "K pairs"]]:
+        """θ and A, as separate float64 tensors."""
+        family = self.family
+        if torch.is_grad_enabled() and self.stored.requires_grad:
+            theta = family.theta_of(self.stored.double())
+            return theta, family.A(theta)
+        # A few entries at a time: what is computed on the way then stays in a core's cache.
+        stored = self.stored
+        K, pairs, _ = stored.shape
+        theta = stored.new_empty(K, pairs, family.num_statistics, dtype=torch.float64)
+        A = theta.new_empty(K, pairs)
+        step = max(1, block_bytes(stored.device) // (2 * theta[0].nbytes))
+        for start in range(0, K, step):
+            some = slice(start, start + step)
+            theta[some] = family.theta_of(stored[some].double())
+            A[some] = family.A(theta[some])
+        return theta, A
+
+    def log_peaks(self) -> Float[Tensor, "K pairs"]:
+        """The log density of each pair at its mode."""
+        stored, family = self.stored.double(), self.family
+        return family.log_prob(family.mode(stored), stored)
+
+    def from_phi(self, phi: Float[Tensor, "*K pairs S"]) -> Float[Tensor, "*K pairs P"]:
+        """Stored parameters for given expectation parameters of all pairs."""
+        family = self.family
+        return family.project(family.store(phi.to(self.columns.device)))
+
+    def empty_statistics(self) -> LeafStatistics:
+        """Statistics of no rows."""
+        K, pairs, _ = self.stored.shape
+        size, kind = (K, pairs, self.group.num_statistics), torch.float64
+        new = self.stored.new_zeros
+        return LeafStatistics(new(size[:2], dtype=kind), new(size, dtype=kind))
+
+    @property
+    def pairs(self) -> Pairs:
+        """This block as the fused kernels know it."""
+        from einet.kernels.triton.leaf import Pairs
+
+        stored = self.stored.detach().contiguous()
+        return Pairs(self.leaves, self.columns, stored, self.group.raw_hyper)
+
+    def update_(self, statistic: LeafStatistics, step_size: float | Tensor) -> None:
+        """The M-step of the leaves, given Σ p_L and Σ p_L T(x)."""
+        family = self.family
+        room = _CPU_BLOCK if self.stored.device.type == "cpu" else _GPU_BLOCK
+        entries = max(1, room // statistic.weighted[0].numel())
+        size = step_size.to(statistic.total) if isinstance(step_size, Tensor) else step_size
+        for start in range(0, self.stored.shape[0], entries):
+            some = slice(start, start + entries)
+            old, total = self.stored[some], statistic.total[some].unsqueeze(-1)
+            reached = total > 0
+            # On a GPU it is cheaper to choose everywhere than to wait for an answer.
+            everything = not total.is_cuda and bool(reached.all())
+            phi = family.phi_of(old.double())
+            new = torch.lerp(phi, statistic.weighted[some] / total, size)
+            new = new if everything else torch.where(reached, new, phi)
+            new = family.project(family.store(new))
+            old.copy_(new if everything else torch.where(reached, new.to(old.dtype), old))
+
+    def extra_repr(self) -> str:
+        n, s = self.columns.shape
+        return f"{type(self.group._family).__name__}, leaves={n}, variables={s}"
+
+
+def grouped(
+    families: ExponentialFamily | Sequence[ExponentialFamily], num_variables: int
+) -> list[FamilyGroup]:
+    """Variables by the kind of their family; one that is given alone serves all of them."""
+    if isinstance(families, ExponentialFamily):
+        return [FamilyGroup(families, range(num_variables))]
+    kinds: dict[tuple, list[int]] = defaultdict(list)
+    for variable, family in enumerate(families):
+        kinds[type(family), repr(family.config())].append(variable)
+    groups = []
+    for (kind, _), variables in kinds.items():
+        stacked = kind.stack([families[variable] for variable in variables])
+        groups.append(FamilyGroup(stacked, variables))
+    return groups

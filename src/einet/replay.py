@@ -1,0 +1,171 @@
+"""CUDA graphs: a whole training step or forward pass as one launch.
+
+A small circuit keeps a GPU busy for microseconds a kernel, less than it takes to launch one from
+Python. So the launches of a step are recorded once and replayed. What changes from step to step is
+read from memory at fixed places: the rows, their labels and weights, and the step size. A batch
+smaller than the one recorded is filled up with rows of weight 0.
+
+The first call of a kind runs as it is (and compiles kernels), the second one is recorded. Whenever
+a parameter has moved elsewhere in memory (``.to``, loading, a new optimiser), recordings are
+dropped and made anew.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.data.batch import Batch
+
+if TYPE_CHECKING:
+    from einet.model import Einet
+
+__all__ = ["log_likelihood", "step"]
+
+# Recordings kept for a model; those not used for longest go first.
+_MOST_KEPT = 8
+# Rows are filled up to a multiple of this, which keeps every node's values aligned.
+_ROWS = 16
+
+# Recordings hold no reference to their model: it would never be freed.
+_of_models: WeakKeyDictionary[Any, _Replays] = WeakKeyDictionary()
+
+
+def step(model: Einet, batch: Batch, step_size: float | Tensor) -> Float[Tensor, " sums"]:
+    """``model.step_(batch, step_size)``."""
+    recording = _find(model, "step", batch)
+    if isinstance(step_size, Tensor):
+        recording.size.copy_(step_size)
+    else:
+        recording.size.fill_(step_size)
+    return recording.run(model, batch).clone()
+
+
+def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
+    """``model.row_log_likelihood(batch)`` in the model's type."""
+    return _find(model, "log_likelihood", batch).run(model, batch)[: len(batch)].to(model.dtype)
+
+
+def _find(model: Einet, kind: str, batch: Batch) -> _Recording:
+    if model not in _of_models:
+        _of_models[model] = _Replays()
+    return _of_models[model].find(model, kind, batch)
+
+
+class _Replays:
+    """Recorded steps and forward passes of one model."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[dict[str, Any], str, int]] | None = None
+        self._kept: OrderedDict[tuple, _Recording] = OrderedDict()
+        self._pool = None
+
+    def find(self, model: Einet, kind: str, batch: Batch) -> _Recording:
+        """A recording that a batch fits in, if need be a new one."""
+        if not self._in_place():
+            self._kept.clear()
+            self._places, self._pool = _places(model), torch.cuda.graph_pool_handle()
+        rows, precision = len(batch), model.circuit.precision
+        what = (kind, batch.x.dtype, batch.observed is None, batch.labels is None, precision)
+        fitting = [
+            key for key in self._kept
+            if key[:-1] == what and rows <= key[-1] <= max(2 * rows, _ROWS)
+        ]  # fmt: skip
+        key = min(fitting, default=(*what, -(-rows // _ROWS) * _ROWS), key=lambda key: key[-1])
+        if key not in self._kept:
+            self._kept[key] = _Recording(kind, batch, key[-1], self._pool)
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _in_place(self) -> bool:
+        """Whether all parameters and buffers are where they were when recording."""
+        if self._places is None:
+            return False
+        try:
+            return all(tensors[name].data_ptr() == at for tensors, name, at in self._places)
+        except (KeyError, AttributeError):
+            return False
+
+
+class _Recording:
+    """One kind of call for batches up to some number of rows."""
+
+    def __init__(self, kind: str, like: Batch, rows: int, pool: Any) -> None:
+        self._kind, self._pool = kind, pool
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._calls, self._rows, self._weighted = 0, 0, False
+        # Tensors made in inference mode could not be written to outside of it.
+        with torch.inference_mode(False):
+            x = like.x.new_zeros(rows, like.x.shape[1])
+            observed = None if like.observed is None else x.new_zeros(x.shape, dtype=torch.bool)
+            labels = None if like.labels is None else like.labels.new_full((rows,), -1)
+            weights = x.new_zeros(rows, dtype=torch.float64)
+            self.batch = Batch(x, observed, labels, weights)
+            #: The step size, for those who need one.
+            self.size = torch.zeros((), dtype=torch.float64, device=x.device)
+
+    def _load(self, batch: Batch) -> None:
+        """Put a batch's rows where the recording reads them."""
+        rows, mine = len(batch), self.batch
+        mine.x[:rows].copy_(batch.x)
+        if mine.observed is not None and batch.observed is not None:
+            mine.observed[:rows].copy_(batch.observed)
+        if mine.labels is not None and batch.labels is not None:
+            mine.labels[:rows].copy_(batch.labels)
+        assert mine.weights is not None
+        weighted = batch.weights is not None
+        if rows != self._rows or (self._weighted and not weighted):
+            mine.weights.zero_()
+            mine.weights[:rows] = 1.0
+        if batch.weights is not None:
+            mine.weights[:rows].copy_(batch.weights)
+        self._rows, self._weighted = rows, weighted
+
+    def run(self, model: Einet, batch: Batch) -> Tensor:
+        """The result for a batch; valid until the next call."""
+        self._load(batch)
+        self._calls += 1
+        with torch.cuda.device(self.batch.x.device):
+            if self._calls == 2:
+                self._record(model)
+            if self._graph is None:
+                return self._call(model)
+            self._graph.replay()
+            return self._out
+
+    def _call(self, model: Einet) -> Tensor:
+        if self._kind == "step":
+            return model.step_(self.batch, self.size)
+        return model.row_log_likelihood(self.batch)
+
+    def _record(self, model: Einet) -> None:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.inference_mode(False), torch.cuda.graph(graph, pool=self._pool):
+                self._out = self._call(model)
+        except RuntimeError as error:
+            warnings.warn(
+                f"einet could not record this call as a CUDA graph and runs it without: {error}",
+                stacklevel=2,
+            )
+            return
+        self._graph = graph
+
+
+def _places(model: Einet) -> list[tuple[dict[str, Any], str, int]]:
+    """Where every parameter and buffer of a model lies."""
+    places = []
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    places.append((tensors, name, tensor.data_ptr()))
+    return places
