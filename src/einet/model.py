@@ -17,6 +17,7 @@ from einet.classes import class_posterior, log_sum_classes, mask_classes
 from einet.data.batch import Batch, as_batch
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision, fused
+from einet.kernels.streams import Beside
 from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer, Values
 from einet.learning.initialize import initialize_leaves
@@ -276,12 +277,15 @@ class Einet(Model):
     def step_(self, batch: Batch, step_size: float | Tensor) -> Float[Tensor, " sums"]:
         """The whole of :meth:`em_step` for checked data; the sums of :class:`Expectation`."""
         check_canonical(self)
-        expected = self._expect(batch, Step(step_size))
-        self.leaf.step_(expected.evidence, expected.flow, step_size)
-        update_classes(self, expected.sums[3:], step_size)
+        with Beside(self.log_class_prior) as beside:
+            expected = self._expect(batch, Step(step_size), beside)
+            self.leaf.step_(expected.evidence, expected.flow, step_size)
+            update_classes(self, expected.sums[3:], step_size)
         return expected.sums
 
-    def _expect(self, batch: Batch, of_weights: list[Tensor] | Step) -> Expectation:
+    def _expect(
+        self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
+    ) -> Expectation:
         """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
         values = self._fill(batch)
         weights = self.circuit.weights
@@ -292,7 +296,7 @@ class Einet(Model):
             root, prior = values.top[-1:], self.log_class_prior
             top = flow["top"][-1]
             _, sums = triton.finish(root, prior, batch.labels, batch.weights, top)
-            into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights)
+            into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)
             return Expectation(values.evidence, into_leaves, sums)
         joint = self.circuit.root_of(values) + self.log_class_prior.double().unsqueeze(-1)
         if batch.labels is not None:
@@ -352,7 +356,17 @@ class Einet(Model):
     @property
     def _fused(self) -> bool:
         """Whether the fused kernels serve this model."""
-        return self.circuit.fits_kernels and fused(self.leaf.leaf_blocks[0].stored)
+        return self.circuit.fits_kernels and fused(self.log_class_prior)
+
+    # Every model has a class prior, and asking for all parameters takes longer than some calls.
+
+    @property
+    def device(self) -> torch.device:
+        return self.log_class_prior.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.log_class_prior.dtype
 
     @torch.no_grad()
     def downward(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -48,8 +49,8 @@ def step(model: Einet, batch: Batch, step_size: float | Tensor) -> Float[Tensor,
 
 
 def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
-    """``model.row_log_likelihood(batch)`` in the model's type."""
-    return _find(model, "log_likelihood", batch).run(model, batch)[: len(batch)].to(model.dtype)
+    """``model.row_log_likelihood(batch)`` in float32."""
+    return _find(model, "log_likelihood", batch).run(model, batch)[: len(batch)].float()
 
 
 def _find(model: Einet, kind: str, batch: Batch) -> _Recording:
@@ -133,7 +134,7 @@ class _Recording:
         """The result for a batch; valid until the next call."""
         self._load(batch)
         self._calls += 1
-        with torch.cuda.device(self.batch.x.device):
+        with _on(self.batch.x.device):
             if self._calls == 2:
                 self._record(model)
             if self._graph is None:
@@ -160,12 +161,20 @@ class _Recording:
         self._graph = graph
 
 
+def _on(device: torch.device) -> AbstractContextManager:
+    """A device as the current one; mostly it is already."""
+    here = torch.cuda.current_device() == device.index
+    return nullcontext() if here else torch.cuda.device(device)
+
+
 def _places(model: Einet) -> list[tuple[dict[str, Any], str, int]]:
-    """Where every parameter and buffer of a model lies."""
-    places = []
-    for module in model.modules():
-        for tensors in (module._parameters, module._buffers):
-            for name, tensor in tensors.items():
-                if tensor is not None:
-                    places.append((tensors, name, tensor.data_ptr()))
-    return places
+    """Where the parameters and hyper-parameters of a model lie; all else moves with them."""
+    owners = [model, *model.leaf.leaf_blocks, *model.circuit.sum_layers]
+    dictionaries = [module._parameters for module in owners]
+    dictionaries += [model._buffers, *(group._buffers for group in model.leaf.family_groups)]
+    return [
+        (tensors, name, tensor.data_ptr())
+        for tensors in dictionaries
+        for name, tensor in tensors.items()
+        if tensor is not None
+    ]

@@ -108,11 +108,12 @@ class SumLayer(nn.Module, ABC):
         have the shape of the values. ∂log P/∂weight goes to ``statistic``. What is returned, if
         anything, is to be called before the pass ends; layers below need not wait for it.
 
-        The torch kernels add to flows, which are 0 at first. The fused ones write where this layer
-        is the first to reach a node, so nothing need be there before: see :meth:`expect`.
+        The torch kernels add to flows, which are 0 at first. The fused ones have gradients
+        ∂log P/∂v in their place, except for leaves, and write where this layer is the first to
+        reach a node, so that nothing need be there before: see :meth:`expect`.
         """
 
-    def expect(self, reached: set[int]) -> None:
+    def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
         """Told once, from the top down: the body's nodes that layers above have flows for."""
 
     @abstractmethod

@@ -49,7 +49,7 @@ class Circuit(nn.Module):
         self.precision: Precision = "highest"
         reached: set[int] = set()
         for layer in reversed(self.sum_layers):
-            layer.expect(reached)
+            layer.expect(reached, self.num_leaf_nodes)
             if layer.source == "body":
                 reached.update(layer.sources())
 
@@ -119,11 +119,15 @@ class Circuit(nn.Module):
         Adds ∂/∂W of every layer to ``statistics``, or moves the weights by a step right away.
         """
         flow = self.empty_flow(values)
-        flow["top"][-1] = seed
+        root = values.top.v[-1]
+        flow["top"][-1] = torch.where(root > 0, seed / root, 0.0) if values.fused else seed
         return self.flow_down_(weights, values, flow, statistics)
 
     def empty_flow(self, values: Values) -> dict[str, Tensor]:
-        """Flows before a backward pass; the root's are to be written into ``["top"][-1]``."""
+        """Flows before a backward pass; the root's are to be written into ``["top"][-1]``.
+
+        With fused kernels they are gradients of values instead, except for leaves.
+        """
         new = torch.empty_like if values.fused else torch.zeros_like
         return {"top": new(values.top.v), "body": new(values.body.v)}
 
@@ -133,18 +137,24 @@ class Circuit(nn.Module):
         values: Values,
         flow: dict[str, Tensor],
         statistics: list[Tensor] | Step | None,
+        beside: Beside | None = None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
-        """As :meth:`backpropagate_`, from flows into the root to those into the leaves."""
+        """As :meth:`backpropagate_`, from flows into the root to those into the leaves.
+
+        What layers below need not wait for runs in ``beside``; without, it is done on return.
+        """
+        if beside is None:
+            with Beside(values.body.v) as beside:
+                return self.flow_down_(weights, values, flow, statistics, beside)
         each: list[Statistic] = [None] * len(weights)
         if statistics is not None:
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
-        with Beside(values.body.v) as beside:
-            for layer, weight, statistic in reversed(
-                list(zip(self.sum_layers, weights, each, strict=True))
-            ):
-                rest = layer.backpropagate(weight, values, flow, statistic)
-                if rest is not None:
-                    beside.run(rest)
+        for layer, weight, statistic in reversed(
+            list(zip(self.sum_layers, weights, each, strict=True))
+        ):
+            rest = layer.backpropagate(weight, values, flow, statistic)
+            if rest is not None:
+                beside.run(rest)
         return flow["body"][: self.num_leaf_nodes, : self.num_leaves]
 
     def forward(

@@ -80,17 +80,18 @@ class EinsumLayer(SumLayer):
         from einet.kernels.triton.einsum import Edges
 
         right = None if self.unary else self.right
-        return Edges(self.left, right, self.num_left, self.num_right)
+        return Edges(self.left, right, self.num_left, self.num_right, self._num_leaf_nodes)
 
     def sources(self) -> list[int]:
         return self._sources
 
-    def expect(self, reached: set[int]) -> None:
+    def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
         """Settle which flows are written and which added to those of layers above.
 
         Where sums of this layer share a child, every edge first gets a row of its own, and the
         rows of each child are then added up: the order does not depend on chance.
         """
+        self._num_leaf_nodes = num_leaf_nodes
         nodes, num = np.array(self._sources), self.num_nodes
         children, counts = np.unique(nodes, return_counts=True)
         known = np.fromiter(reached, dtype=np.int64, count=len(reached))
@@ -152,17 +153,17 @@ class EinsumLayer(SumLayer):
             count = self.num_nodes * (1 if self.unary else 2)
             target = below.new_empty(count, max(self.num_left, self.num_right), below.shape[-1])
         rows, add = (self.to_left, self.to_right), (self.add_left, self.add_right)
-        totals = flows.backward(
-            weight, nodes, edges, self.written(values), above, target, rows, add, precision
-        )
+        sums = self.written(values)
+        totals = flows.backward(weight, nodes, edges, sums, above, target, rows, add, precision)
+        peak = sums.peak
         if shared:
             where = (self.shared_order, self.shared_ends, self.shared, self.shared_add)
-            flows.add_flows(target, *where, max(self.num_left, self.num_right), below)
+            flows.add_up(target, *where, max(self.num_left, self.num_right), below)
         if isinstance(statistic, Step):
             size = statistic.on(weight)
-            return partial(weights.step, weight, nodes, edges, above, totals, size, precision)
+            return partial(weights.step, weight, nodes, edges, above, peak, totals, size, precision)
         if statistic is not None:
-            return partial(weights.statistics, nodes, edges, above, statistic, precision)
+            return partial(weights.statistics, nodes, edges, above, peak, statistic, precision)
         return None
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:

@@ -76,7 +76,8 @@ class MixingLayer(SumLayer):
         if values.fused and not maximise:
             from einet.kernels.triton import mixing as triton
 
-            triton.forward(weight, nodes, self.children_index, self.ends, written)
+            most = self.groups[-1][1]
+            triton.forward(weight, nodes, self.children_index, self.ends, written, most)
             return
         groups = zip(
             self._blocks(weight), self._blocks(self.children_index), self._regions(), strict=True
@@ -93,12 +94,12 @@ class MixingLayer(SumLayer):
             from einet.kernels.triton import mixing as triton
 
             below, index = flow[self.source], self.children_index
-            triton.backward(weight, nodes, index, self.ends, written, above, below)
-            # At once: the layer below writes over these flows.
+            most = self.groups[-1][1]
+            triton.backward(weight, nodes, index, self.ends, written, above, below, most)
             if isinstance(statistic, Step):
-                triton.step(weight, index, self.ends, below, statistic.on(weight))
+                triton.step(weight, nodes, index, self.ends, below, statistic.on(weight))
             elif statistic is not None:
-                triton.statistics(weight, index, below, statistic)
+                triton.statistics(weight, nodes, index, below, statistic)
             return None
         indices, regions = self._blocks(self.children_index), self._regions()
         each: list[Statistic] = [statistic] * len(indices)

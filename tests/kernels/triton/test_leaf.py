@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
+import itertools
 
 import pytest
 import torch
@@ -302,17 +302,28 @@ class TestLayer:
         assert all(a.equal(b) for a, b in zip(expected, leaf.parameters(), strict=True))
 
 
-def test_tiles_fill_the_device() -> None:
+def test_tiles_fit_the_device() -> None:
     from einet.kernels.triton.leaf_common import forward_tile, statistics_tile
 
-    for n in (1, 4, 160, 5120):
-        for K in (1, 3, 10, 16, 40, 64, 256, 1000):
-            for batch in (1, 100, 500, 2000):
-                for s in (1, 32, 768):
-                    tile = forward_tile(n, s, K, batch)
-                    assert K <= tile["BC"] * tile["BK"] < 2 * K
-                    assert 1 <= tile["num_warps"] <= 16
-                    assert math.log2(tile["BB"]).is_integer()
-                    tile = statistics_tile(n, s, K, batch)
-                    assert tile["BR"] <= max(1, 2 * s)
-                    assert tile["BR"] * tile["BK"] * tile["BB"] <= 4096
+    for K in (1, 3, 10, 16, 40, 64, 256, 1000):
+        for n, batch, s in itertools.product((1, 4, 160, 5120), (1, 100, 500, 2000), (1, 32, 768)):
+            tile = forward_tile(n, s, K, batch)
+            # All entries of a leaf, and not many more.
+            assert K <= tile["BK"] < 2 * K
+            assert tile["CHUNK"] <= max(1, 2 * s - 1)
+            assert 1 <= tile["num_warps"] <= 8
+            # What a thread holds in registers.
+            assert tile["BK"] * tile["BB"] <= max(128 * 32 * tile["num_warps"], 16 * tile["BK"])
+            _assert_powers_of_2(tile)
+        for rows in (1, 2, 32, 768):
+            tile = statistics_tile(rows, K)
+            assert tile["BK"] < 2 * K
+            assert tile["BR"] * tile["BK"] * tile["BB"] <= 4096
+            assert rows > 1 or tile["BR"] == 1
+            _assert_powers_of_2(tile)
+
+
+def _assert_powers_of_2(tile: dict[str, int]) -> None:
+    for name, size in tile.items():
+        assert size >= 1, name
+        assert size & (size - 1) == 0, name

@@ -20,20 +20,22 @@ from torch import Tensor
 from einet.kernels.torch import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
 
-__all__ = ["Edges", "forward"]
+__all__ = ["Edges", "forward", "is_narrow", "narrow_tiles"]
 
 
 @dataclass
 class Edges:
     """The two children of each of L sums: I entries on the left, J on the right.
 
-    ``right`` is None where the second factor is the constant 1 (J = 1).
+    ``right`` is None where the second factor is the constant 1 (J = 1). Nodes with numbers below
+    ``num_leaf_nodes`` are leaves.
     """
 
     left: Int[Tensor, " L"]
     right: Int[Tensor, " L"] | None
     num_left: int
     num_right: int
+    num_leaf_nodes: int = 0
 
     @property
     def right_or_left(self) -> Tensor:
@@ -46,6 +48,15 @@ def forward(
     """``out = (v, m)`` of the sums over outer products of their children's values."""
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
+    if is_narrow(outputs, edges):
+        how = narrow_tiles(edges)
+        _forward_narrow[(num, triton.cdiv(batch, how["B_BLOCK"]))](
+            weight, nodes.v, nodes.m, edges.left, edges.right_or_left, out.v, out.m, out.peak,
+            batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
+            edges.num_left, edges.num_right, outputs,
+            UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **how,
+        )  # fmt: skip
+        return
     how = _forward_tiles(num, outputs, edges.num_right, batch, precision)
     _forward[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
         weight, nodes.v, nodes.m, edges.left, edges.right_or_left, out.v, out.m, out.peak,
@@ -58,29 +69,27 @@ def forward(
 def _forward_tiles(num: int, outputs: int, right: int, batch: int, precision: str) -> dict:
     """Sizes of tiles, as measured on an H200."""
     K, J = padded(outputs), padded(right)
-    # Loads of rows that start at any address cannot be copied ahead of their use.
-    stages = 4 if right % 16 == 0 else 1
+    how = {"K": K, "J_BLOCK": min(J, 64 if K <= 128 else 32)}
     if K <= 16 and J <= 64:
-        many = num * batch >= 1 << 19
-        how = dict(B_BLOCK=256, num_warps=4) if many else dict(B_BLOCK=64, num_warps=2)
-        stages = 3
-    elif K <= 32:
-        how = dict(B_BLOCK=128 if num * batch >= 1 << 17 else 64, num_warps=4)
-        stages = 3
-    elif K <= 64:
-        wide = right % 16 == 0 or precision != "highest"
-        how = dict(B_BLOCK=128 if wide else 64, num_warps=4)
-    elif K <= 128:
-        how, stages = dict(B_BLOCK=64, num_warps=8), 2
-    else:
-        how, stages = dict(B_BLOCK=32, num_warps=8), 1
-    return {**how, "K": K, "J_BLOCK": min(J, 64 if K <= 128 else 32), "STAGES": stages}
+        if num * batch >= 1 << 19:
+            return {**how, "B_BLOCK": 256, "num_warps": 4, "STAGES": 3}
+        return {**how, "B_BLOCK": 64, "num_warps": 2, "STAGES": 3}
+    if K <= 32:
+        block = 128 if num * batch >= 1 << 17 else 64
+        return {**how, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
+    if K <= 64:
+        block = 128 if precision == "medium" else 64
+        return {**how, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
+    if K <= 128:
+        return {**how, "B_BLOCK": 64, "num_warps": 8, "STAGES": 2}
+    return {**how, "B_BLOCK": 32, "num_warps": 8, "STAGES": 1}
 
 
 @triton.jit
 def _forward(
     weight, v, m, left, right, out_v, out_m, out_peak,
-    B, v_node, v_k, out_node, out_k, num_left, num_right, num_outputs,
+    B, v_node, v_k, out_node, out_k,
+    num_left: tl.constexpr, num_right: tl.constexpr, num_outputs: tl.constexpr,
     UNARY: tl.constexpr, PRECISION: tl.constexpr,
     K: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -118,3 +127,66 @@ def _forward(
     tl.store(out_at, value, mask=(k[:, None] < num_outputs) & inside[None, :])
     tl.store(out_peak + row64 * B + b, peak, mask=inside)
     tl.store(out_m + row64 * B + b, scale + log_of(peak), mask=inside)
+
+
+# -- few outputs, as at the root ------------------------------------------------------------------
+
+
+def is_narrow(outputs: int, edges: Edges) -> bool:
+    """Whether a tile holds the entries of a child better than the outputs."""
+    return 4 * outputs <= edges.num_left and max(edges.num_left, edges.num_right) <= 64
+
+
+def narrow_tiles(edges: Edges) -> dict:
+    return {
+        "LEFT": padded(edges.num_left),
+        "RIGHT": padded(edges.num_right),
+        "B_BLOCK": 16 if edges.num_left > 16 else 32,
+        "num_warps": 4 if edges.num_left > 32 else 2,
+    }
+
+
+@triton.jit
+def _forward_narrow(
+    weight, v, m, left, right, out_v, out_m, out_peak,
+    B, v_node, v_k, out_node, out_k,
+    num_left: tl.constexpr, num_right: tl.constexpr, num_outputs: tl.constexpr,
+    UNARY: tl.constexpr, PRECISION: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, B_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One product for each output, with the left child's entries as rows."""
+    row = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
+    inside = b < B
+    a_node, b_node = tl.load(left + row), tl.load(right + row)
+    i, j = tl.arange(0, LEFT)[:, None], tl.arange(0, RIGHT)[:, None]
+    v_left = tl.load(v + a_node * v_node + i * v_k + b, mask=(i < num_left) & inside, other=0.0)
+    v_right = tl.where((j < num_right) & inside, 1.0, 0.0)
+    if not UNARY:
+        right_at = v + b_node * v_node + j * v_k + b
+        v_right = tl.load(right_at, mask=(j < num_right) & inside, other=0.0)
+    j = tl.arange(0, RIGHT)[None, :]
+    w_at = weight + row * (num_outputs * num_left * num_right) + i * num_right + j
+    w_here = (i < num_left) & (j < num_right)
+    out_at = out_v + row * out_node + b
+    peak = tl.zeros([1, B_BLOCK], tl.float32)
+    value = tl.zeros([1, B_BLOCK], tl.float32)
+    for k in range(num_outputs):
+        w = tl.load(w_at + k * (num_left * num_right), mask=w_here, other=0.0)
+        term = dot(w, v_right, tl.zeros([LEFT, B_BLOCK], tl.float32), PRECISION)
+        value = tl.sum(term * v_left, 0, keep_dims=True)
+        peak = tl.maximum(peak, value)
+        if num_outputs > 1:
+            tl.store(out_at + k * out_k, value, mask=inside)
+    if num_outputs > 1:
+        tl.debug_barrier()
+        for k in range(num_outputs):
+            value = tl.load(out_at + k * out_k, mask=inside, other=0.0)
+            tl.store(out_at + k * out_k, value / tl.maximum(peak, TINY), mask=inside)
+    else:
+        tl.store(out_at, value / tl.maximum(peak, TINY), mask=inside)
+    scale = tl.load(m + a_node * B + b, mask=inside, other=0.0)
+    if not UNARY:
+        scale += tl.load(m + b_node * B + b, mask=inside, other=0.0)
+    tl.store(out_peak + row * B + b, peak, mask=inside)
+    tl.store(out_m + row * B + b, scale + log_of(peak), mask=inside)

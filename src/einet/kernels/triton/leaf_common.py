@@ -26,7 +26,7 @@ __all__ = [
 # Programs that fill a large GPU (an H200 has 132 multiprocessors) with some to spare.
 _ENOUGH = 512
 # Terms that are added in float32 before their sum is added in float64.
-_CHUNK = 8
+_CHUNK = 4
 
 
 @dataclass
@@ -86,43 +86,27 @@ def power_of_2(n: int) -> int:
 def forward_tile(n: int, s: int, K: int, batch: int) -> dict[str, int]:
     """The tile of a forward program, which holds all K entries of a leaf for some samples.
 
-    It has three axes, as Triton gives the first of them to single threads: many entries are cut in
-    halves, of which each thread takes both and needs to read its samples only once.
+    A thread has 32 cells of a tile, or fewer where there are too few programs to fill a GPU.
     """
     entries = power_of_2(K)
-    halves = 2 if entries >= 64 else 1
-    fewest = 16 if entries < 512 else 8
-    columns = max(fewest, min(128, 2048 // entries, power_of_2(batch)))
-    while columns > fewest and n * cdiv(batch, columns) < _ENOUGH:
-        columns //= 2
-    each = 16 if n * cdiv(batch, columns) >= _ENOUGH else 4
-    warps = max(1, min(8, entries * columns // (32 * each)))
-    # Vectors shorter than the program has threads are read in place, longer ones with a detour.
-    while entries >= 16 and warps < 16 and max(entries, columns) >= 32 * warps:
+    columns = 16 if s > 1 else max(16, min(128, 2048 // entries))
+    cells = entries * columns
+    warps = max(1, min(8, cells // 1024))
+    while warps < 8 and cells // (32 * warps) > 4 and n * cdiv(batch, columns) < _ENOUGH:
         warps *= 2
-    chunk = min(_CHUNK, power_of_2(s))
-    return {
-        "CHUNK": chunk,
-        "BC": halves,
-        "BK": entries // halves,
-        "BB": columns,
-        "num_warps": warps,
-    }
+    return {"CHUNK": min(_CHUNK, power_of_2(s)), "BK": entries, "BB": columns, "num_warps": warps}
 
 
-def statistics_tile(n: int, rows: int, K: int, batch: int, most_rows: int = 4) -> dict[str, int]:
-    """The tile of a program that sums over the batch: some entries of some ``rows`` of a leaf."""
-    entries = power_of_2(K)
-    if entries > 16:
-        # Of two sizes the one that wastes less on entries that do not exist.
-        entries = 32 if -(-K // 32) * 32 <= -(-K // 16) * 16 else 16
-    columns = max(16, min(1024 // entries, 256, power_of_2(batch)))
-    together = min(most_rows, power_of_2(rows))
-    parts = n * cdiv(K, entries)
-    while together > 1 and parts * cdiv(rows, together) < _ENOUGH:
-        together //= 2
-    warps = max(1, min(4, entries * columns // 256))
-    return {"BR": together, "BK": entries, "BB": columns, "num_warps": warps}
+def statistics_tile(rows: int, K: int) -> dict[str, int]:
+    """The tile of a program that sums over the batch: some entries of some ``rows`` of a leaf.
+
+    Few entries a program and one warp: what counts is that many programs run at once.
+    """
+    if rows == 1:
+        return {"BR": 1, "BK": min(16, power_of_2(K)), "BB": 64, "num_warps": 4}
+    if K <= 16:
+        return {"BR": 1, "BK": power_of_2(K), "BB": 32, "num_warps": 2 if K > 4 else 1}
+    return {"BR": 4, "BK": 8, "BB": 32, "num_warps": 1}
 
 
 @triton.jit
@@ -143,44 +127,29 @@ def store_values(
     t_k,
     ALONE: tl.constexpr,
 ):
-    """Put the log values ``[halves, samples, entries]`` of one node where they belong."""
-    entry = (k < K)[:, None, :]
-    there = (b < batch)[None, :, None] & entry
+    """Put the log values ``[samples, entries]`` of one node where they belong."""
+    there = (b < batch) & (k < K)
     if ALONE:
-        value = tl.where(entry, log_values, float("-inf"))
-        largest = tl.max(tl.max(value, 2), 0)
+        value = tl.where(k < K, log_values, float("-inf"))
+        largest = tl.max(value, 1, keep_dims=True)
         shift = tl.where(largest > float("-inf"), largest, 0.0)
-        ratio = tl.exp((value - shift[None, :, None]).to(tl.float32))
-        at = v + node * v_node + k[:, None, :] * v_k + b[None, :, None]
-        tl.store(at, ratio, mask=there)
+        ratio = tl.exp((value - shift).to(tl.float32))
+        tl.store(v + node * v_node + k * v_k + b, ratio, mask=there)
         tl.store(m + node * m_node + b, largest, mask=b < batch)
     else:
-        at = total + node * t_node + k[:, None, :] * t_k + b[None, :, None]
+        at = total + node * t_node + k * t_k + b
         tl.store(at, tl.load(at, mask=there, other=0.0) + log_values, mask=there)
 
 
 @triton.jit
 def _scale(
-    v,
-    v_node,
-    v_k,
-    m,
-    m_node,
-    total,
-    t_node,
-    t_k,
-    K,
-    batch,
-    BC: tl.constexpr,
-    BK: tl.constexpr,
-    BB: tl.constexpr,
+    v, v_node, v_k, m, m_node, total, t_node, t_k, K, batch, BK: tl.constexpr, BB: tl.constexpr
 ):
     node = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * BB + tl.arange(0, BB)
-    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
-    at = total + node * t_node + k[:, None, :] * t_k + b[None, :, None]
-    there = (b < batch)[None, :, None] & (k < K)[:, None, :]
-    values = tl.load(at, mask=there, other=0.0)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
+    k = tl.arange(0, BK)[None, :]
+    at = total + node * t_node + k * t_k + b
+    values = tl.load(at, mask=(b < batch) & (k < K), other=0.0)
     store_values(values, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, True)
 
 

@@ -1,6 +1,6 @@
 """Gaussian leaves as −(z − μ)²/2σ², with a step of EM from centred sums in one pass.
 
-Terms are float32; every eight of them are added up in float32 and those sums in float64, so that
+Terms are float32; every four of them are added up in float32 and those sums in float64, so that
 errors do not grow with the number of variables.
 """
 
@@ -49,34 +49,17 @@ def _prepare(stored, columns, scale, out, pairs, K, BP: tl.constexpr, BK: tl.con
 
 @triton.jit
 def _forward(
-    constants,
-    z,
-    leaves,
-    columns,
-    v,
-    v_node,
-    v_k,
-    m,
-    m_node,
-    total,
-    t_node,
-    t_k,
-    s,
-    K,
-    batch,
-    ALONE: tl.constexpr,
-    CHUNK: tl.constexpr,
-    BC: tl.constexpr,
-    BK: tl.constexpr,
-    BB: tl.constexpr,
-):
+    constants, z, leaves, columns, v, v_node, v_k, m, m_node, total, t_node, t_k,
+    s, K, batch,
+    ALONE: tl.constexpr, CHUNK: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
     leaf = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * BB + tl.arange(0, BB)
-    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
-    sums = tl.zeros([BC, BB, BK], tl.float64)
-    infinite = tl.zeros([BB], tl.int32)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
+    k = tl.arange(0, BK)[None, :]
+    sums = tl.zeros([BB, BK], tl.float64)
+    infinite = tl.zeros([BB, 1], tl.int32)
     for start in range(0, s, CHUNK):
-        part = tl.zeros([BC, BB, BK], tl.float32)
+        part = tl.zeros([BB, BK], tl.float32)
         for offset in tl.static_range(CHUNK):
             more = start + offset < s
             pair = leaf * s + start + offset
@@ -88,12 +71,13 @@ def _forward(
             factor = tl.load(at + K, mask=entry, other=0.0)
             peak = tl.load(at + 2 * K, mask=entry, other=0.0)
             size = tl.abs(x)
+            seen = size < float("inf")
             infinite += (size == float("inf")).to(tl.int32)
-            d = (x[None, :, None] - mean[:, None, :]) * factor[:, None, :]
-            part += tl.where((size < float("inf"))[None, :, None], peak[:, None, :] - d * d, 0.0)
+            d = (tl.where(seen, x, 0.0) - mean) * factor
+            part += tl.where(seen, peak - d * d, 0.0)
         # However far out, a finite value has a finite log density.
         sums += tl.maximum(part, -3e38).to(tl.float64)
-    sums = tl.where((infinite > 0)[None, :, None], float("-inf"), sums)
+    sums = tl.where(infinite > 0, float("-inf"), sums)
     node = tl.load(leaves + leaf)
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
@@ -120,57 +104,40 @@ def forward(pairs: Pairs, z: Tensor, out: Out, stored: Tensor | None = None) -> 
 
 @triton.jit
 def _backward(
-    flow,
-    f_node,
-    f_k,
-    z,
-    stored,
-    leaves,
-    columns,
-    scale,
-    min_variance,
-    max_variance,
-    relative_floor,
-    step_size,
-    total,
-    weighted,
-    s,
-    K,
-    batch,
-    pairs,
-    UPDATE: tl.constexpr,
-    BR: tl.constexpr,
-    BK: tl.constexpr,
-    BB: tl.constexpr,
-):
+    flow, f_node, f_k, z, stored, leaves, columns,
+    scale, min_variance, max_variance, relative_floor, step_size, total, weighted,
+    s, K, batch, pairs,
+    UPDATE: tl.constexpr, BR: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
     leaf = tl.program_id(0).to(tl.int64)
-    position = tl.program_id(1) * BR + tl.arange(0, BR)
-    k = tl.program_id(2) * BK + tl.arange(0, BK)
+    position = tl.program_id(1) * BR + tl.arange(0, BR)[:, None, None]
+    k = tl.program_id(2) * BK + tl.arange(0, BK)[None, :, None]
     pair = leaf * s + position
-    known = (position < s)[:, None] & (k < K)[None, :]
-    column = tl.load(columns + pair, mask=position < s, other=0)
+    own = position < s
+    known = own & (k < K)
+    column = tl.load(columns + pair, mask=own, other=0)
     node = tl.load(leaves + leaf)
-    at = stored + (k.to(tl.int64)[None, :] * pairs + pair[:, None]) * 2
+    cell = k.to(tl.int64) * pairs + pair
+    at = stored + cell * 2
     mean = tl.load(at, mask=known, other=0.0)
     s0 = tl.zeros([BR, BK, BB], tl.float32)
     s1 = tl.zeros([BR, BK, BB], tl.float32)
     s2 = tl.zeros([BR, BK, BB], tl.float32)
     for start in range(0, batch, BB):
-        b = start + tl.arange(0, BB)
-        from_flow = flow + node * f_node + k[:, None] * f_k + b[None, :]
-        p = tl.load(from_flow, mask=(k < K)[:, None] & (b < batch)[None, :], other=0.0)
-        of_z = (position < s)[:, None] & (b < batch)[None, :]
-        x = tl.load(z + column[:, None] * batch + b[None, :], mask=of_z, other=float("nan"))
+        b = start + tl.arange(0, BB)[None, None, :]
+        inside = b < batch
+        p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
+        x = tl.load(z + column * batch + b, mask=own & inside, other=float("nan"))
         seen = tl.abs(x) < float("inf")
-        d = tl.where(seen, x, 0.0)[:, None, :] - mean[:, :, None]
-        share = tl.where(seen[:, None, :], p[None, :, :], 0.0)
+        d = tl.where(seen, x, 0.0) - mean
+        share = tl.where(seen, p, 0.0)
         moved = share * d
         s0 += share
         s1 += moved
         s2 += moved * d
-    zeroth = tl.sum(s0.to(tl.float64), 2)
-    first = tl.sum(s1.to(tl.float64), 2)
-    second = tl.sum(s2.to(tl.float64), 2)
+    zeroth = tl.sum(s0, 2, keep_dims=True).to(tl.float64)
+    first = tl.sum(s1, 2, keep_dims=True).to(tl.float64)
+    second = tl.sum(s2, 2, keep_dims=True).to(tl.float64)
     mu = mean.to(tl.float64)
     if UPDATE:
         size = tl.load(step_size).to(tl.float64)
@@ -181,19 +148,17 @@ def _backward(
         mu += size * d
         variance = (1 - size) * variance + size * (second / count) - size * size * d * d
         # The bounds of the family, in units of the data's own variance.
-        own = position < s
         unit = tl.load(scale + column, mask=own, other=1.0).to(tl.float64)
         high = tl.load(max_variance + column, mask=own, other=1.0).to(tl.float64) / unit / unit
         least = tl.load(min_variance + column, mask=own, other=1.0).to(tl.float64)
         floor = tl.load(relative_floor + column, mask=own, other=1.0).to(tl.float64)
         low = tl.minimum(tl.where(least == least, least / unit / unit, floor), high)
-        variance = tl.minimum(tl.maximum(variance, low[:, None]), high[:, None])
+        variance = tl.minimum(tl.maximum(variance, low), high)
         variance = tl.minimum(variance, 1e30)
         mu = tl.minimum(tl.maximum(mu, -1e30), 1e30)
         tl.store(at, mu.to(tl.float32), mask=reached)
         tl.store(at + 1, variance.to(tl.float32), mask=reached)
     else:
-        cell = k.to(tl.int64)[None, :] * pairs + pair[:, None]
         count = tl.load(total + cell, mask=known, other=0.0)
         tl.store(total + cell, count + zeroth, mask=known)
         to = weighted + cell * 2
@@ -222,7 +187,7 @@ def _launch_backward(
     weighted: Tensor | None,
 ) -> None:
     n, s, K, count = pairs.sizes
-    tile = statistics_tile(n, s, K, z.shape[1])
+    tile = statistics_tile(s, K)
     hyper = pairs.hyper
     unused = pairs.stored
     launch(

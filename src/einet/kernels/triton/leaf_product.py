@@ -46,15 +46,14 @@ def _forward(
     S: tl.constexpr,
     ALONE: tl.constexpr,
     CHUNK: tl.constexpr,
-    BC: tl.constexpr,
     BK: tl.constexpr,
     BB: tl.constexpr,
 ):
     leaf = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * BB + tl.arange(0, BB)
-    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
-    sums = tl.zeros([BC, BB, BK], tl.float64)
-    base = tl.zeros([BB], tl.float64)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
+    k = tl.arange(0, BK)[None, :]
+    sums = tl.zeros([BB, BK], tl.float64)
+    base = tl.zeros([BB, 1], tl.float64)
     for start in range(0, s, CHUNK):
         for offset in tl.static_range(CHUNK):
             more = start + offset < s
@@ -67,13 +66,11 @@ def _forward(
             cell = k.to(tl.int64) * pairs + pair
             for i in tl.static_range(S):
                 t = tl.load(row + i * batch, mask=there, other=0.0)
-                factor = tl.load(theta + cell * S + i, mask=entry, other=0.0)
-                sums += t[None, :, None] * factor[:, None, :]
+                sums += t * tl.load(theta + cell * S + i, mask=entry, other=0.0)
             present = tl.load(row + S * batch, mask=there, other=0.0)
-            normaliser = tl.load(A + cell, mask=entry, other=0.0)
-            sums -= present[None, :, None] * normaliser[:, None, :]
+            sums -= present * tl.load(A + cell, mask=entry, other=0.0)
     node = tl.load(leaves + leaf)
-    sums += base[None, :, None]
+    sums += base
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
 
@@ -112,8 +109,8 @@ def _backward(
     BB: tl.constexpr,
 ):
     leaf = tl.program_id(0).to(tl.int64)
-    row = tl.program_id(1) * BR + tl.arange(0, BR)
-    k = tl.program_id(2) * BK + tl.arange(0, BK)
+    row = tl.program_id(1) * BR + tl.arange(0, BR)[:, None, None]
+    k = tl.program_id(2) * BK + tl.arange(0, BK)[None, :, None]
     position, which = row // (S + 1), row % (S + 1)
     pair = leaf * s + position
     own = position < s
@@ -121,20 +118,19 @@ def _backward(
     node = tl.load(leaves + leaf)
     sums = tl.zeros([BR, BK, BB], tl.float64)
     for start in range(0, batch, BB):
-        b = start + tl.arange(0, BB)
-        from_flow = flow + node * f_node + k[:, None] * f_k + b[None, :]
-        p = tl.load(from_flow, mask=(k < K)[:, None] & (b < batch)[None, :], other=0.0)
-        from_row = statistics + (column * (S + 1) + which)[:, None] * batch + b[None, :]
-        t = tl.load(from_row, mask=own[:, None] & (b < batch)[None, :], other=0.0)
-        sums += p.to(tl.float64)[None, :, :] * t[:, None, :]
-    found = tl.sum(sums, 2)
-    cell = k.to(tl.int64)[None, :] * pairs + pair[:, None]
-    known = own[:, None] & (k < K)[None, :]
-    of_total = known & (which == S)[:, None]
+        b = start + tl.arange(0, BB)[None, None, :]
+        inside = b < batch
+        p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
+        from_row = statistics + (column * (S + 1) + which) * batch + b
+        sums += p.to(tl.float64) * tl.load(from_row, mask=own & inside, other=0.0)
+    found = tl.sum(sums, 2, keep_dims=True)
+    cell = k.to(tl.int64) * pairs + pair
+    known = own & (k < K)
+    of_total = known & (which == S)
     count = tl.load(total + cell, mask=of_total, other=0.0)
     tl.store(total + cell, count + found, mask=of_total)
-    to = weighted + cell * S + which[:, None]
-    of_weighted = known & (which < S)[:, None]
+    to = weighted + cell * S + which
+    of_weighted = known & (which < S)
     tl.store(to, tl.load(to, mask=of_weighted, other=0.0) + found, mask=of_weighted)
 
 
@@ -144,7 +140,7 @@ def add_statistics(
     """Add Σ p and Σ p T(x), summed in float64."""
     n, s, K, count = pairs.sizes
     width, batch = statistics.shape[1:]
-    tile = statistics_tile(n, s * width, K, batch)
+    tile = statistics_tile(s * width, K)
     launch(
         _backward, (n, cdiv(s * width, tile["BR"]), cdiv(K, tile["BK"])),
         flow, *flow.stride()[:2], statistics, pairs.leaves, pairs.columns, total, weighted,

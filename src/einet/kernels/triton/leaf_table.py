@@ -75,28 +75,26 @@ def _forward(
     S,
     ALONE: tl.constexpr,
     CHUNK: tl.constexpr,
-    BC: tl.constexpr,
     BK: tl.constexpr,
     BB: tl.constexpr,
 ):
     leaf = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * BB + tl.arange(0, BB)
-    k = tl.arange(0, BC)[:, None] * BK + tl.arange(0, BK)[None, :]
-    sums = tl.zeros([BC, BB, BK], tl.float64)
-    impossible = tl.zeros([BB], tl.int32)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
+    k = tl.arange(0, BK)[None, :]
+    sums = tl.zeros([BB, BK], tl.float64)
+    impossible = tl.zeros([BB, 1], tl.int32)
     for start in range(0, s, CHUNK):
-        part = tl.zeros([BC, BB, BK], tl.float32)
+        part = tl.zeros([BB, BK], tl.float32)
         for offset in tl.static_range(CHUNK):
             more = start + offset < s
             pair = leaf * s + start + offset
             column = tl.load(columns + pair, mask=more, other=0)
             state = tl.load(states + column * batch + b, mask=(b < batch) & more, other=-1)
             impossible += (state == -2).to(tl.int32)
-            at = table + (pair * S + state)[None, :, None] * K + k[:, None, :]
-            known = (state >= 0)[None, :, None] & (k < K)[:, None, :]
-            part += tl.load(at, mask=known, other=0.0)
+            at = table + (pair * S + state) * K + k
+            part += tl.load(at, mask=(state >= 0) & (k < K), other=0.0)
         sums += part.to(tl.float64)
-    sums = tl.where((impossible > 0)[None, :, None], float("-inf"), sums)
+    sums = tl.where(impossible > 0, float("-inf"), sums)
     node = tl.load(leaves + leaf)
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 

@@ -1,8 +1,8 @@
 """The mixing layer on a GPU: element-wise mixtures of the simple sums of one region (appendix B).
 
 Region r has the children ``children[ends[r]:ends[r + 1]]``, and ``weight[edge, k]`` belongs to
-one of them. A child has this one parent, so its flow is written, not added; summed over the batch
-it is the count n of its weight (eq. 6).
+one of them. A child has this one parent, so its gradient ∂log P/∂v is written, not added; times
+its value and summed over the batch it is the count n of its weight (eq. 6).
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
@@ -18,7 +18,7 @@ from einet.kernels.update import RELATIVE_FLOOR
 
 __all__ = ["backward", "forward", "statistics", "step"]
 
-# Cells of a tile, outputs times samples.
+# Cells of a tile, outputs times samples, and times children where those fit in too.
 _TILE = 4096
 
 
@@ -28,16 +28,25 @@ def _tiles(outputs: int, batch: int) -> dict:
     return {"K": K, "B_BLOCK": block, "num_warps": 4 if K * block > 512 else 1}
 
 
+def _tiles_of_children(outputs: int, batch: int, most: int) -> dict:
+    """Tiles with a third axis, of some children: their loads need not wait for each other."""
+    K = triton.next_power_of_2(outputs)
+    C = min(triton.next_power_of_2(most), max(1, 256 // K), 16)
+    block = min(triton.next_power_of_2(batch), max(16, min(64, _TILE // (C * K))))
+    return {"K": K, "C": C, "B_BLOCK": block, "num_warps": 4 if C * K * block > 1024 else 1}
+
+
 def forward(
     weight: Float[Tensor, "edges K"],
     nodes: Nodes,
     children: Int[Tensor, " edges"],
     ends: Int[Tensor, " regions_1"],
     out: Nodes,
+    most: int,
 ) -> None:
-    """``out = (v, m)`` of the mixtures."""
+    """``out = (v, m)`` of the mixtures; no region has more than ``most`` children."""
     batch, outputs = nodes.v.shape[-1], weight.shape[1]
-    how = _tiles(outputs, batch)
+    how = _tiles_of_children(outputs, batch, most)
     _forward[(ends.shape[0] - 1, triton.cdiv(batch, how["B_BLOCK"]))](
         weight, nodes.v, nodes.m, children, ends, out.v, out.m, out.peak,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1), outputs,
@@ -46,40 +55,48 @@ def forward(
 
 
 @triton.jit
-def _scale(m, children, first, last, B, b, inside):
-    """The largest log-scale of a region's children; 0 where all of them are impossible."""
-    largest = tl.full([b.shape[0]], float("-inf"), tl.float64)
-    for edge in range(first, last):
-        node = tl.load(children + edge)
-        scale = tl.load(m + node * B + b, mask=inside, other=float("-inf"))
-        largest = tl.maximum(largest, scale)
+def _scale(m, children, first, last, B, b, inside, C: tl.constexpr):
+    """The largest log-scale of a region's children, and 0 where all of them are impossible."""
+    largest = tl.full(b.shape, float("-inf"), tl.float64)
+    for start in range(first, last, C):
+        edge = start + tl.arange(0, C)[:, None, None]
+        node = tl.load(children + edge, mask=edge < last, other=0)
+        scale = tl.load(m + node * B + b, mask=(edge < last) & inside, other=float("-inf"))
+        largest = tl.maximum(largest, tl.max(scale, 0, keep_dims=True))
     return largest, tl.where(largest == float("-inf"), 0.0, largest)
+
+
+@triton.jit
+def _relative(m, node, here, shift, b, B):
+    """exp(m − M) of some children."""
+    scale = tl.load(m + node * B + b, mask=here, other=float("-inf"))
+    return tl.exp(scale - shift).to(tl.float32)
 
 
 @triton.jit
 def _forward(
     weight, v, m, children, ends, out_v, out_m, out_peak,
     B, v_node, v_k, out_node, out_k, num_outputs,
-    K: tl.constexpr, B_BLOCK: tl.constexpr,
+    C: tl.constexpr, K: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     region = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * B_BLOCK + tl.arange(0, B_BLOCK)
-    k = tl.arange(0, K)
+    b = tl.program_id(1) * B_BLOCK + tl.arange(0, B_BLOCK)[None, None, :]
+    k = tl.arange(0, K)[None, :, None]
     inside = b < B
-    here = (k[:, None] < num_outputs) & inside[None, :]
     first, last = tl.load(ends + region), tl.load(ends + region + 1)
-    largest, shift = _scale(m, children, first, last, B, b, inside)
-    sums = tl.zeros([K, B_BLOCK], tl.float32)
-    for edge in range(first, last):
-        node = tl.load(children + edge)
-        scale = tl.load(m + node * B + b, mask=inside, other=float("-inf"))
-        relative = tl.exp(scale - shift).to(tl.float32)
-        w = tl.load(weight + edge * num_outputs + k, mask=k < num_outputs, other=0.0)
-        value = tl.load(v + node * v_node + k[:, None] * v_k + b[None, :], mask=here, other=0.0)
-        sums += w[:, None] * value * relative[None, :]
-    peak = tl.max(sums, 0)
-    out_at = out_v + region * out_node + k[:, None] * out_k + b[None, :]
-    tl.store(out_at, sums / tl.maximum(peak, TINY)[None, :], mask=here)
+    largest, shift = _scale(m, children, first, last, B, b, inside, C)
+    sums = tl.zeros([1, K, B_BLOCK], tl.float32)
+    for start in range(first, last, C):
+        edge = start + tl.arange(0, C)[:, None, None]
+        node = tl.load(children + edge, mask=edge < last, other=0)
+        relative = _relative(m, node, (edge < last) & inside, shift, b, B)
+        here = (edge < last) & (k < num_outputs) & inside
+        w = tl.load(weight + edge * num_outputs + k, mask=here, other=0.0)
+        value = tl.load(v + node * v_node + k * v_k + b, mask=here, other=0.0)
+        sums += tl.sum(w * value * relative, 0, keep_dims=True)
+    peak = tl.max(sums, 1, keep_dims=True)
+    out_at = out_v + region * out_node + k * out_k + b
+    tl.store(out_at, sums / tl.maximum(peak, TINY), mask=(k < num_outputs) & inside)
     tl.store(out_peak + region * B + b, peak, mask=inside)
     tl.store(out_m + region * B + b, largest + log_of(peak), mask=inside)
 
@@ -90,48 +107,43 @@ def backward(
     children: Int[Tensor, " edges"],
     ends: Int[Tensor, " regions_1"],
     sums: Nodes,
-    flow: Float[Tensor, "regions K batch"],
-    child_flow: Float[Tensor, "nodes K_max batch"],
+    gradient: Float[Tensor, "regions K batch"],
+    into: Float[Tensor, "nodes K_max batch"],
+    most: int,
 ) -> None:
-    """Write the flows into all children."""
+    """Write the gradients of all children's values; no region has more than ``most``."""
     batch, outputs = nodes.v.shape[-1], weight.shape[1]
-    how = _tiles(outputs, batch)
+    how = _tiles_of_children(outputs, batch, most)
     _backward[(ends.shape[0] - 1, triton.cdiv(batch, how["B_BLOCK"]))](
-        weight, nodes.v, nodes.m, children, ends, sums.v, sums.peak, flow, child_flow,
-        batch, nodes.v.stride(0), nodes.v.stride(1), sums.v.stride(0), sums.v.stride(1),
-        flow.stride(0), flow.stride(1), child_flow.stride(0), child_flow.stride(1), outputs,
+        weight, nodes.m, children, ends, sums.peak, gradient, into,
+        batch, gradient.stride(0), gradient.stride(1), into.stride(0), into.stride(1), outputs,
         **how,
     )  # fmt: skip
 
 
 @triton.jit
 def _backward(
-    weight, v, m, children, ends, sum_v, sum_peak, flow, child_flow,
-    B, v_node, v_k, sum_node, sum_k, flow_node, flow_k, child_node, child_k, num_outputs,
-    K: tl.constexpr, B_BLOCK: tl.constexpr,
+    weight, m, children, ends, sum_peak, gradient, into,
+    B, g_node, g_k, into_node, into_k, num_outputs,
+    C: tl.constexpr, K: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     region = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * B_BLOCK + tl.arange(0, B_BLOCK)
-    k = tl.arange(0, K)
+    b = tl.program_id(1) * B_BLOCK + tl.arange(0, B_BLOCK)[None, None, :]
+    k = tl.arange(0, K)[None, :, None]
     inside = b < B
-    here = (k[:, None] < num_outputs) & inside[None, :]
+    own = (k < num_outputs) & inside
     first, last = tl.load(ends + region), tl.load(ends + region + 1)
-    _, shift = _scale(m, children, first, last, B, b, inside)
+    _, shift = _scale(m, children, first, last, B, b, inside, C)
     peak = tl.load(sum_peak + region * B + b, mask=inside, other=0.0)
-    sum_at = sum_v + region * sum_node + k[:, None] * sum_k + b[None, :]
-    sums = tl.load(sum_at, mask=here, other=0.0) * peak[None, :]
-    flow_at = flow + region * flow_node + k[:, None] * flow_k + b[None, :]
-    u = tl.load(flow_at, mask=here, other=0.0) / tl.where(sums > 0, sums, 1.0)
-    u = tl.where(sums > 0, u, 0.0)
-    for edge in range(first, last):
-        node = tl.load(children + edge)
-        scale = tl.load(m + node * B + b, mask=inside, other=float("-inf"))
-        relative = tl.exp(scale - shift).to(tl.float32)
-        w = tl.load(weight + edge * num_outputs + k, mask=k < num_outputs, other=0.0)
-        value = tl.load(v + node * v_node + k[:, None] * v_k + b[None, :], mask=here, other=0.0)
-        share = w[:, None] * value * relative[None, :] * u
-        child_at = child_flow + node * child_node + k[:, None] * child_k + b[None, :]
-        tl.store(child_at, share, mask=here)
+    u = tl.load(gradient + region * g_node + k * g_k + b, mask=own, other=0.0)
+    u *= tl.where(peak > 0, 1.0 / tl.maximum(peak, TINY), 0.0)
+    for start in range(first, last, C):
+        edge = start + tl.arange(0, C)[:, None, None]
+        node = tl.load(children + edge, mask=edge < last, other=0)
+        relative = _relative(m, node, (edge < last) & inside, shift, b, B)
+        here = (edge < last) & own
+        w = tl.load(weight + edge * num_outputs + k, mask=here, other=0.0)
+        tl.store(into + node * into_node + k * into_k + b, w * relative * u, mask=here)
 
 
 # -- statistics and the M-step ------------------------------------------------------------------
@@ -139,24 +151,26 @@ def _backward(
 
 def statistics(
     weight: Float[Tensor, "edges K"],
+    nodes: Nodes,
     children: Int[Tensor, " edges"],
-    child_flow: Float[Tensor, "nodes K_max batch"],
+    gradient: Float[Tensor, "nodes K_max batch"],
     into: Float[Tensor, "edges K"],
 ) -> None:
-    """Add ∂log P/∂w to a tensor shaped like the weights."""
-    _sum_flows(children, child_flow, weight, into, True)
+    """Add ∂log P/∂w to a tensor shaped like the weights, given the children's gradients."""
+    _sum_flows(nodes, children, gradient, weight, into, True)
 
 
 def step(
     weight: Float[Tensor, "edges K"],
+    nodes: Nodes,
     children: Int[Tensor, " edges"],
     ends: Int[Tensor, " regions_1"],
-    child_flow: Float[Tensor, "nodes K_max batch"],
+    gradient: Float[Tensor, "nodes K_max batch"],
     step_size: Float[Tensor, ""],
 ) -> None:
     """Move the weights by a step of stochastic EM, in place (see kernels.update.step_)."""
     counts = weight.new_empty(weight.shape)
-    _sum_flows(children, child_flow, weight, counts, False)
+    _sum_flows(nodes, children, gradient, weight, counts, False)
     outputs = weight.shape[1]
     grid = (ends.shape[0] - 1,)
     _step[grid](
@@ -165,28 +179,32 @@ def step(
 
 
 def _sum_flows(
-    children: Tensor, child_flow: Tensor, weight: Tensor, into: Tensor, relative: bool
+    nodes: Nodes, children: Tensor, gradient: Tensor, weight: Tensor, into: Tensor, relative: bool
 ) -> None:
-    batch, outputs = child_flow.shape[-1], weight.shape[1]
+    batch, outputs = gradient.shape[-1], weight.shape[1]
     _counts[(children.shape[0],)](
-        children, child_flow, weight, into, batch, child_flow.stride(0), child_flow.stride(1),
-        outputs, RELATIVE=relative, **_tiles(outputs, batch),
+        nodes.v, children, gradient, weight, into, batch, nodes.v.stride(0), nodes.v.stride(1),
+        gradient.stride(0), gradient.stride(1), outputs, RELATIVE=relative,
+        **_tiles(outputs, batch),
     )  # fmt: skip
 
 
 @triton.jit
 def _counts(
-    children, child_flow, weight, into, B, child_node, child_k, num_outputs,
+    v, children, gradient, weight, into, B, v_node, v_k, g_node, g_k, num_outputs,
     RELATIVE: tl.constexpr, K: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     edge = tl.program_id(0).to(tl.int64)
+    node = tl.load(children + edge)
     k = tl.arange(0, K)
-    at = child_flow + tl.load(children + edge) * child_node + k[:, None] * child_k
+    v_at = v + node * v_node + k[:, None] * v_k
+    g_at = gradient + node * g_node + k[:, None] * g_k
     total = tl.zeros([K, B_BLOCK], tl.float32)
     for start in range(0, B, B_BLOCK):
         b = start + tl.arange(0, B_BLOCK)
         here = (k[:, None] < num_outputs) & (b[None, :] < B)
-        total += tl.load(at + b[None, :], mask=here, other=0.0)
+        value = tl.load(v_at + b[None, :], mask=here, other=0.0)
+        total += value * tl.load(g_at + b[None, :], mask=here, other=0.0)
     count = tl.sum(total, 1)
     here = k < num_outputs
     if RELATIVE:

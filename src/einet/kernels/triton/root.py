@@ -19,7 +19,7 @@ def finish(
     log_prior: Float[Tensor, " classes"],
     labels: Int[Tensor, " batch"] | None,
     weights: Float[Tensor, " batch"] | None,
-    flow: Float[Tensor, "classes batch"] | None,
+    gradient: Float[Tensor, "classes batch"] | None,
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " sums"]]:
     """Log-likelihoods of rows, and what an E-step adds up of them.
 
@@ -28,7 +28,8 @@ def finish(
         log_prior: The log of the class prior.
         labels: The class of each row where known, −1 elsewhere.
         weights: How often each row counts; once by default.
-        flow: Where p(c | x) goes, times the weight; zero for impossible rows.
+        gradient: Where the gradient of the weighted log-likelihood in the root's values goes;
+            zero for impossible rows.
 
     The sums are the weighted log-likelihood, the weights, the number of impossible rows, and the
     expected count of each class.
@@ -42,9 +43,9 @@ def finish(
     _finish[(1,)](
         root.v, root.m, log_prior,
         absent if labels is None else labels, absent if weights is None else weights,
-        absent if flow is None else flow, log_likelihood, sums,
-        batch, root.v.stride(1), 0 if flow is None else flow.stride(0), classes,
-        LABELS=labels is not None, WEIGHTS=weights is not None, FLOW=flow is not None,
+        absent if gradient is None else gradient, log_likelihood, sums,
+        batch, root.v.stride(1), 0 if gradient is None else gradient.stride(0), classes,
+        LABELS=labels is not None, WEIGHTS=weights is not None, BACKWARD=gradient is not None,
         C=C, B_BLOCK=block, num_warps=8 if C * block >= 1024 else 4,
     )  # fmt: skip
     return log_likelihood, sums
@@ -52,8 +53,8 @@ def finish(
 
 @triton.jit
 def _finish(
-    v, m, log_prior, labels, weights, flow, log_likelihood, sums, B, v_class, flow_class, classes,
-    LABELS: tl.constexpr, WEIGHTS: tl.constexpr, FLOW: tl.constexpr,
+    v, m, log_prior, labels, weights, gradient, log_likelihood, sums, B, v_class, g_class, classes,
+    LABELS: tl.constexpr, WEIGHTS: tl.constexpr, BACKWARD: tl.constexpr,
     C: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     c = tl.arange(0, C)
@@ -84,9 +85,10 @@ def _finish(
             weight = tl.load(weights + b, mask=inside, other=0.0).to(tl.float64)
         seed = share * (weight / tl.where(possible, norm, 1.0))[None, :]
         seed = tl.where(possible[None, :] & here, seed, 0.0)
-        if FLOW:
-            at = flow + c[:, None] * flow_class + b[None, :]
-            tl.store(at, seed.to(tl.float32), mask=here)
+        if BACKWARD:
+            at = gradient + c[:, None] * g_class + b[None, :]
+            g = tl.where(value > 0, seed.to(tl.float32) / tl.where(value > 0, value, 1.0), 0.0)
+            tl.store(at, g, mask=here)
         total += tl.where(weight > 0, result * weight, 0.0)
         rows += weight
         impossible += tl.where((weight > 0) & (result == float("-inf")), 1.0, 0.0)

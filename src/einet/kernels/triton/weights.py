@@ -22,19 +22,24 @@ __all__ = ["normalize", "statistics", "step"]
 def statistics(
     nodes: Nodes,
     edges: Edges,
-    upper: Float[Tensor, "L K_out batch"],
+    gradient: Float[Tensor, "L K_out batch"],
+    peak: Float[Tensor, "L batch"],
     into: Float[Tensor, "L K_out IJ"],
     precision: str,
 ) -> None:
-    """Add ∂log P/∂W = Σ_b u_k v_i v'_j (n/w of eq. 6) to a tensor shaped like the weights."""
-    _reduce(into, nodes, edges, upper, None, None, precision)
+    """Add ∂log P/∂W = Σ_b u_k v_i v'_j (n/w of eq. 6) to a tensor shaped like the weights.
+
+    ``gradient`` is ∂log P/∂v of the sums and ``peak`` what their values were divided by.
+    """
+    _reduce(into, nodes, edges, gradient, peak, None, None, precision)
 
 
 def step(
     weight: Float[Tensor, "L K_out IJ"],
     nodes: Nodes,
     edges: Edges,
-    upper: Float[Tensor, "L K_out batch"],
+    gradient: Float[Tensor, "L K_out batch"],
+    peak: Float[Tensor, "L batch"],
     totals: Float[Tensor, "L blocks K_out"],
     step_size: Float[Tensor, ""],
     precision: str,
@@ -44,7 +49,7 @@ def step(
     The counts n of a sum add up to its total flow, which is known beforehand: so that statistics,
     target and average take one pass over the weights. Another, short one divides rounding out.
     """
-    _reduce(weight, nodes, edges, upper, totals, step_size, precision)
+    _reduce(weight, nodes, edges, gradient, peak, totals, step_size, precision)
     normalize(weight)
 
 
@@ -52,21 +57,22 @@ def _reduce(
     weight: Tensor,
     nodes: Nodes,
     edges: Edges,
-    upper: Tensor,
+    gradient: Tensor,
+    peak: Tensor,
     totals: Tensor | None,
     step_size: Tensor | None,
     precision: str,
 ) -> None:
     num, outputs, options = weight.shape
     batch = nodes.v.shape[-1]
-    how = _reduce_tiles(num, outputs, edges.num_left, edges.num_right, batch)
+    how = _reduce_tiles(num, outputs, edges.num_right, batch)
     programs = num * triton.cdiv(edges.num_left, how["I_BLOCK"])
     programs *= triton.cdiv(edges.num_right, how["J_BLOCK"])
     programs *= triton.cdiv(outputs, how["K_BLOCK"])
     _statistics[(programs,)](
-        weight, nodes.v, edges.left, edges.right_or_left, upper,
-        upper if totals is None else totals, upper if step_size is None else step_size,
-        batch, nodes.v.stride(0), nodes.v.stride(1), upper.stride(0), upper.stride(1),
+        weight, nodes.v, edges.left, edges.right_or_left, gradient, peak,
+        peak if totals is None else totals, peak if step_size is None else step_size,
+        batch, nodes.v.stride(0), nodes.v.stride(1), gradient.stride(0), gradient.stride(1),
         edges.num_left, edges.num_right, outputs,
         0 if totals is None else totals.shape[1], RELATIVE_FLOOR / options,
         UNARY=edges.right is None, STEP=step_size is not None,
@@ -74,23 +80,25 @@ def _reduce(
     )  # fmt: skip
 
 
-def _reduce_tiles(num: int, outputs: int, left: int, right: int, batch: int) -> dict:
+def _reduce_tiles(num: int, outputs: int, right: int, batch: int) -> dict:
+    """Sizes of tiles, as measured on an H200."""
     K = min(padded(outputs), 64)
     if K <= 16 and right <= 16:
-        many = num * batch >= 1 << 19
-        how = dict(B_BLOCK=32, num_warps=2) if many else dict(B_BLOCK=64, num_warps=4)
-        return {"K_BLOCK": K, "I_BLOCK": 4, "J_BLOCK": 16, "STAGES": 2 if many else 1, **how}
-    if K <= 32 and right <= 32 and num >= 64:
-        return dict(K_BLOCK=K, I_BLOCK=4, J_BLOCK=32, B_BLOCK=32, num_warps=4, STAGES=1)
+        if num * batch >= 1 << 19:
+            return dict(K_BLOCK=K, I_BLOCK=2, J_BLOCK=16, B_BLOCK=32, num_warps=1, STAGES=3)
+        return dict(K_BLOCK=K, I_BLOCK=4, J_BLOCK=16, B_BLOCK=32, num_warps=2, STAGES=3)
+    if right % 32 == 0 and K == 64:
+        return dict(K_BLOCK=K, I_BLOCK=4, J_BLOCK=32, B_BLOCK=64, num_warps=4, STAGES=1)
     if right % 16 == 0:
-        return dict(K_BLOCK=K, I_BLOCK=8, J_BLOCK=16, B_BLOCK=32, num_warps=4, STAGES=1)
-    return dict(K_BLOCK=K, I_BLOCK=8, J_BLOCK=8, B_BLOCK=64, num_warps=4, STAGES=1)
+        return dict(K_BLOCK=K, I_BLOCK=8, J_BLOCK=16, B_BLOCK=64, num_warps=4, STAGES=1)
+    return dict(K_BLOCK=K, I_BLOCK=8, J_BLOCK=8, B_BLOCK=32, num_warps=4, STAGES=1)
 
 
 @triton.jit
 def _statistics(
-    weight, v, left, right, upper, totals, step_size,
-    B, v_node, v_k, upper_node, upper_k, num_left, num_right, num_outputs, blocks, floor,
+    weight, v, left, right, gradient, sum_peak, totals, step_size,
+    B, v_node, v_k, g_node, g_k,
+    num_left: tl.constexpr, num_right: tl.constexpr, num_outputs: tl.constexpr, blocks, floor,
     UNARY: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr, K_BLOCK: tl.constexpr,
     I_BLOCK: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -106,12 +114,14 @@ def _statistics(
     k = k_start + tl.arange(0, K_BLOCK)
     v_left_at = v + tl.load(left + row) * v_node + i[:, None] * v_k
     v_right_at = v + tl.load(right + row) * v_node + j[:, None] * v_k
-    u_at = upper + row64 * upper_node + k[:, None] * upper_k
+    g_at = gradient + row64 * g_node + k[:, None] * g_k
     counts = tl.zeros([I_BLOCK * J_BLOCK, K_BLOCK], tl.float32)
     for start in tl.range(0, B, B_BLOCK, num_stages=STAGES):
         b = start + tl.arange(0, B_BLOCK)
         inside = (b < B)[None, :]
-        u = tl.load(u_at + b[None, :], mask=(k[:, None] < num_outputs) & inside, other=0.0)
+        g = tl.load(g_at + b[None, :], mask=(k[:, None] < num_outputs) & inside, other=0.0)
+        peak = tl.load(sum_peak + row64 * B + b[None, :], mask=inside, other=0.0)
+        u = g * tl.where(peak > 0, 1.0 / tl.maximum(peak, TINY), 0.0)
         v_left = tl.load(v_left_at + b[None, :], mask=(i[:, None] < num_left) & inside, other=0.0)
         j_here = (j[:, None] < num_right) & inside
         if UNARY:
