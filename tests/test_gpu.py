@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import einet
+from tests.twins import Twins
 
 pytestmark = pytest.mark.gpu
 
@@ -66,6 +67,27 @@ def test_densities_statistics_and_moments(graph, family, dtype):
     close(second.variance().cpu(), first.variance())
     close(second.log_marginals(x).cpu(), first.log_marginals(x))
     assert second.mode().shape == first.mode().shape
+
+
+# Every K and every batch size, not every pair of them: each K takes a while to compile.
+@pytest.mark.parametrize(
+    ("graph", "K", "batch"),
+    [
+        *(("trees", K, 7) for K in (1, 3, 16, 40)),
+        *(("trees", K, 100) for K in (3, 10, 64)),
+        *(("trees", K, 500) for K in (1, 10, 16, 40, 64)),
+        *(("trees", K, 1) for K in (10, 64)),
+        *(("grid", 10, batch) for batch in (1, 500)),
+    ],
+)
+def test_sizes(graph, K, batch):
+    """One step of EM, densities before and after, beside float64 on the CPU."""
+    twins = Twins(GRAPHS[graph](), einet.Gaussian(), K, "cuda")
+    x = twins.rows(batch)
+    twins.densities(x)
+    twins.step(x, 0.5)
+    twins.follow()
+    twins.densities(x)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

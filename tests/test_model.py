@@ -112,6 +112,34 @@ def test_bad_arguments_are_named():
         Einet(GRAPH, einet.Binomial([1, 2, 3]), 2)
 
 
+def test_precision():
+    model = Einet(GRAPH, einet.Gaussian(), 3, precision="medium")
+    assert model.precision == "medium"
+    x = torch.randn(5, 4)
+    found = model.log_prob(x)
+    for precision in ("highest", "high", "medium"):
+        model.precision = precision
+        assert model.precision == model.circuit.precision == precision
+        # It concerns GPUs alone.
+        assert model.log_prob(x).equal(found)
+        assert copy.deepcopy(model).precision == precision
+    assert Einet(GRAPH, einet.Gaussian(), 3).precision == "highest"
+    assert not any("precision" in name for name in model.state_dict())
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_precision_that_is_none():
+    model = Einet(GRAPH, einet.Gaussian(), 3, precision="high")
+    wrong: Any
+    for wrong in ("low", "HIGH", "", None, 1, torch.float32, ["high"]):
+        message = "precision must be one of 'highest', 'high', 'medium', got"
+        with pytest.raises(ValueError, match=message):
+            Einet(GRAPH, einet.Gaussian(), 3, precision=wrong)
+        with pytest.raises(ValueError, match=message):
+            model.precision = wrong
+        assert model.precision == "high"
+
+
 # -- data ------------------------------------------------------------------------------------------
 
 

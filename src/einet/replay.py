@@ -12,6 +12,7 @@ dropped and made anew.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
@@ -40,38 +41,58 @@ _of_models: WeakKeyDictionary[Any, _Replays] = WeakKeyDictionary()
 
 def step(model: Einet, batch: Batch, step_size: float | Tensor) -> Float[Tensor, " sums"]:
     """``model.step_(batch, step_size)``."""
-    recording = _find(model, "step", batch)
-    if isinstance(step_size, Tensor):
-        recording.size.copy_(step_size)
-    else:
-        recording.size.fill_(step_size)
-    return recording.run(model, batch).clone()
+    replays = _of(model)
+    with replays.lock:
+        recording = replays.find(model, "step", batch)
+        if recording is None:
+            return model.step_(batch, step_size)
+        recording.begin()
+        if isinstance(step_size, Tensor):
+            recording.size.copy_(step_size)
+        else:
+            recording.size.fill_(step_size)
+        return recording.run(model, batch).clone()
 
 
 def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
     """``model.row_log_likelihood(batch)`` in float32."""
-    return _find(model, "log_likelihood", batch).run(model, batch)[: len(batch)].float()
+    replays = _of(model)
+    with replays.lock:
+        recording = replays.find(model, "log_likelihood", batch)
+        if recording is None:
+            return model.row_log_likelihood(batch).float()
+        recording.begin()
+        return recording.run(model, batch)[: len(batch)].float()
 
 
-def _find(model: Einet, kind: str, batch: Batch) -> _Recording:
+def _of(model: Einet) -> _Replays:
     if model not in _of_models:
         _of_models[model] = _Replays()
-    return _of_models[model].find(model, kind, batch)
+    return _of_models[model]
 
 
 class _Replays:
     """Recorded steps and forward passes of one model."""
 
     def __init__(self) -> None:
+        #: Threads take turns: a recording has one place for its rows.
+        self.lock = threading.Lock()
         self._places: list[tuple[dict[str, Any], str, int]] | None = None
         self._kept: OrderedDict[tuple, _Recording] = OrderedDict()
         self._pool = None
 
-    def find(self, model: Einet, kind: str, batch: Batch) -> _Recording:
-        """A recording that a batch fits in, if need be a new one."""
+    def find(self, model: Einet, kind: str, batch: Batch) -> _Recording | None:
+        """A recording that a batch fits in, if need be a new one.
+
+        None where parameters are computed from others (:func:`einet.unconstrained`): they lie
+        somewhere else at every call.
+        """
         if not self._in_place():
             self._kept.clear()
-            self._places, self._pool = _places(model), torch.cuda.graph_pool_handle()
+            self._places = _places(model)
+            if self._places is None:
+                return None
+            self._pool = torch.cuda.graph_pool_handle()
         rows, precision = len(batch), model.circuit.precision
         what = (kind, batch.x.dtype, batch.observed is None, batch.labels is None, precision)
         fitting = [
@@ -103,6 +124,7 @@ class _Recording:
         self._kind, self._pool = kind, pool
         self._graph: torch.cuda.CUDAGraph | None = None
         self._calls, self._rows, self._weighted = 0, 0, False
+        self._stream: torch.cuda.Stream | None = None
         # Tensors made in inference mode could not be written to outside of it.
         with torch.inference_mode(False):
             x = like.x.new_zeros(rows, like.x.shape[1])
@@ -112,6 +134,13 @@ class _Recording:
             self.batch = Batch(x, observed, labels, weights)
             #: The step size, for those who need one.
             self.size = torch.zeros((), dtype=torch.float64, device=x.device)
+
+    def begin(self) -> None:
+        """Wait for the last call, should it have been made in another stream."""
+        stream = torch.cuda.current_stream(self.batch.x.device)
+        if self._stream is not None and self._stream != stream:
+            stream.wait_stream(self._stream)
+        self._stream = stream
 
     def _load(self, batch: Batch) -> None:
         """Put a batch's rows where the recording reads them."""
@@ -167,14 +196,18 @@ def _on(device: torch.device) -> AbstractContextManager:
     return nullcontext() if here else torch.cuda.device(device)
 
 
-def _places(model: Einet) -> list[tuple[dict[str, Any], str, int]]:
-    """Where the parameters and hyper-parameters of a model lie; all else moves with them."""
-    owners = [model, *model.leaf.leaf_blocks, *model.circuit.sum_layers]
-    dictionaries = [module._parameters for module in owners]
-    dictionaries += [model._buffers, *(group._buffers for group in model.leaf.family_groups)]
-    return [
-        (tensors, name, tensor.data_ptr())
-        for tensors in dictionaries
-        for name, tensor in tensors.items()
-        if tensor is not None
-    ]
+def _places(model: Einet) -> list[tuple[dict[str, Any], str, int]] | None:
+    """Where the parameters and hyper-parameters of a model lie; all else moves with them.
+
+    None if one of them is not a tensor of its own.
+    """
+    owners: list[tuple[dict[str, Any], str]]
+    owners = [(block._parameters, "stored") for block in model.leaf.leaf_blocks]
+    owners += [(layer._parameters, "weight") for layer in model.circuit.sum_layers]
+    prior = model._buffers if model.num_classes == 1 else model._parameters
+    owners.append((prior, "log_class_prior"))
+    for group in model.leaf.family_groups:
+        owners += [(group._buffers, name) for name in group._buffers]
+    if any(tensors.get(name) is None for tensors, name in owners):
+        return None
+    return [(tensors, name, tensors[name].data_ptr()) for tensors, name in owners]

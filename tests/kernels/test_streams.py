@@ -1,10 +1,17 @@
 """Work beside the main line of a pass: done when the block ends, and in the right order."""
 
+from functools import partial
+
 import pytest
 import torch
+from torch import Tensor
 
 from einet.kernels import streams
 from einet.kernels.streams import Beside
+
+
+def _add(total: Tensor, part: Tensor) -> None:
+    total += part
 
 
 def test_on_a_cpu_it_runs_at_once():
@@ -53,7 +60,7 @@ class TestOnAGpu:
                 for _ in range(20):
                     x += 1
                 # Reads what the main line has just written.
-                beside.run(lambda x=x, y=y: y.add_(x))
+                beside.run(partial(_add, y, x))
                 z = y.new_zeros(1 << 22)
                 z += 1
             # Waits for the work.
@@ -65,7 +72,7 @@ class TestOnAGpu:
         with Beside(total) as beside:
             for number in range(50):
                 part = torch.full((1 << 20,), float(number), device="cuda")
-                beside.run(lambda part=part: total.add_(part))
+                beside.run(partial(_add, total, part))
                 del part
                 torch.full((1 << 20,), torch.nan, device="cuda")
         assert (total == sum(range(50))).all()
@@ -76,7 +83,7 @@ class TestOnAGpu:
         def work() -> None:
             with Beside(x) as beside:
                 x.mul_(2)
-                beside.run(lambda: y.add_(x))
+                beside.run(partial(_add, y, x))
 
         work()
         torch.cuda.synchronize()

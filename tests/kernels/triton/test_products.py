@@ -1,5 +1,7 @@
 """Products of tiles: what each precision makes of its operands."""
 
+# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+
 from __future__ import annotations
 
 import pytest

@@ -49,16 +49,10 @@ def forward(
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
     if is_narrow(outputs, edges):
-        how = narrow_tiles(edges)
-        _forward_narrow[(num, triton.cdiv(batch, how["B_BLOCK"]))](
-            weight, nodes.v, nodes.m, edges.left, edges.right_or_left, out.v, out.m, out.peak,
-            batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
-            edges.num_left, edges.num_right, outputs,
-            UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **how,
-        )  # fmt: skip
-        return
-    how = _forward_tiles(num, outputs, edges.num_right, batch, precision)
-    _forward[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
+        kernel, how = _forward_narrow, narrow_tiles(edges)
+    else:
+        kernel, how = _forward, _forward_tiles(num, outputs, edges.num_right, batch, precision)
+    kernel[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
         weight, nodes.v, nodes.m, edges.left, edges.right_or_left, out.v, out.m, out.peak,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
         edges.num_left, edges.num_right, outputs,
@@ -155,8 +149,9 @@ def _forward_narrow(
     LEFT: tl.constexpr, RIGHT: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One product for each output, with the left child's entries as rows."""
-    row = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
+    blocks = tl.cdiv(B, B_BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    b = (tl.program_id(0) % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
     inside = b < B
     a_node, b_node = tl.load(left + row), tl.load(right + row)
     i, j = tl.arange(0, LEFT)[:, None], tl.arange(0, RIGHT)[:, None]

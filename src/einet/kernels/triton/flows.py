@@ -7,7 +7,7 @@ are u of that sum. Leaves get flows in their place, gradient times value: p_L of
 that several sums share gets its gradients added up in a fixed order.
 """
 
-# pyright: reportArgumentType=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from einet.kernels.torch import Nodes
 from einet.kernels.triton.einsum import Edges, is_narrow, narrow_tiles
-from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
+from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded, split
 
 __all__ = ["add_up", "backward"]
 
@@ -44,14 +44,14 @@ def backward(
     """
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
-    narrow = is_narrow(outputs, edges)
-    if narrow:
-        how = narrow_tiles(edges)
+    if is_narrow(outputs, edges):
+        kernel, how = _backward_narrow, narrow_tiles(edges)
     else:
-        how = _backward_tiles(num, outputs, edges.num_right, batch, precision)
+        kernel, how = _backward, _backward_tiles(num, outputs, edges.num_right, batch, precision)
+        if how["TURNED"]:
+            weight = _turned(weight)
     blocks = triton.cdiv(batch, how["B_BLOCK"])
     totals = weight.new_empty(num, blocks, outputs)
-    kernel = _backward_narrow if narrow else _backward
     kernel[(num * blocks,)](
         weight, nodes.v, edges.left, edges.right_or_left, sums.v, sums.peak, gradient, totals,
         into, rows[0], rows[1], add[0], add[1], edges.num_leaf_nodes,
@@ -64,15 +64,21 @@ def backward(
 
 
 def _backward_tiles(num: int, outputs: int, right: int, batch: int, precision: str) -> dict:
-    """Sizes of tiles, as measured on an H200."""
+    """Sizes of tiles, as measured on an H200.
+
+    Tensor cores take tf32 weights as they are only where the outputs, over which the product sums,
+    lie side by side. If weights need not be split, it pays to turn them round first.
+    """
     J_BLOCK, K_BLOCK = min(padded(right), 64), min(padded(outputs), 64)
     how = {"J_BLOCK": J_BLOCK, "K_BLOCK": K_BLOCK, "STAGES": 3}
-    how |= {"ONE": outputs <= 64 and right <= 64, "BY_ROW": False}
+    how |= {"ONE": outputs <= 64 and right <= 64, "BY_ROW": False, "TURNED": False}
     if J_BLOCK <= 16:
         return {**how, "B_BLOCK": 64, "num_warps": 2, "BY_ROW": True}
     if J_BLOCK == 64 and K_BLOCK == 64:
         if precision == "medium":
             return {**how, "B_BLOCK": 64, "num_warps": 4, "BY_ROW": True}
+        if precision == "high" and how["ONE"]:
+            return {**how, "B_BLOCK": 64, "num_warps": 4, "BY_ROW": True, "TURNED": True}
         few = num * triton.cdiv(batch, 64) < 256
         if precision == "high" or (few and right % 16 == 0):
             return {**how, "B_BLOCK": 32, "num_warps": 4}
@@ -85,12 +91,14 @@ def _backward(
     into, left_row, right_row, left_add, right_add, num_leaf_nodes,
     B, v_node, v_k, sum_node, sum_k, g_node, g_k, into_node, into_k,
     num_left: tl.constexpr, num_right: tl.constexpr, num_outputs: tl.constexpr,
-    UNARY: tl.constexpr, PRECISION: tl.constexpr, ONE: tl.constexpr, BY_ROW: tl.constexpr,
+    UNARY: tl.constexpr, PRECISION: tl.constexpr,
+    ONE: tl.constexpr, BY_ROW: tl.constexpr, TURNED: tl.constexpr,
     K_BLOCK: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """With BY_ROW samples are the rows of all tiles, otherwise their columns.
 
-    ONE says that one block holds all outputs and all entries of the right child.
+    ONE says that one block holds all outputs and all entries of the right child, TURNED that
+    weights come as ``[L, IJ, K_out]``, rounded to tf32.
     """
     blocks = tl.cdiv(B, B_BLOCK)
     row = tl.program_id(0) // blocks
@@ -112,6 +120,8 @@ def _backward(
     for start in range(0, num_outputs, K_BLOCK):
         _total(sum_v, gradient, totals, b, inside, start, sum_k, g_k, num_outputs, K_BLOCK, BY_ROW)
     u = _upper(gradient, factor, b, inside, 0, g_k, num_outputs, K_BLOCK, BY_ROW)
+    if TURNED:
+        u, _ = split(u)
     add_left = tl.load(left_add + row) != 0
     add_right = tl.load(right_add + row) != 0
     for j_start in tl.static_range(0, num_right, J_BLOCK):
@@ -131,7 +141,13 @@ def _backward(
         for i in tl.range(0, num_left, num_stages=STAGES):
             v_left = tl.load(v_left_at + i * v_k, mask=inside, other=0.0)
             w_at = weight + i * num_right
-            if ONE:
+            if TURNED:
+                k = tl.arange(0, K_BLOCK)[:, None]
+                turned_at = weight + (i * num_right + j[None, :]) * num_outputs + k
+                here = (k < num_outputs) & (j[None, :] < num_right)
+                w = tl.load(turned_at, mask=here, other=0.0)
+                h = dot(u, w, tl.zeros([B_BLOCK, J_BLOCK], tl.float32), 3)
+            elif ONE:
                 h = _below(
                     w_at, u, j, 0, num_left, num_right, num_outputs, PRECISION, K_BLOCK, BY_ROW
                 )
@@ -278,6 +294,27 @@ def _below(
         w = tl.load(w_at, mask=here, other=0.0)
         h = dot(w, u, tl.zeros([w.shape[0], u.shape[1]], tl.float32), PRECISION)
     return h
+
+
+def _turned(weight: Float[Tensor, "L K_out IJ"]) -> Float[Tensor, "L IJ K_out"]:
+    """The weights rounded to tf32, with outputs last."""
+    num, outputs, options = weight.shape
+    turned = weight.new_empty(num, options, outputs)
+    _turn[(num, triton.cdiv(options, 64))](
+        weight, turned, options, outputs, K=padded(outputs), BLOCK=64, num_warps=8
+    )
+    return turned
+
+
+@triton.jit
+def _turn(weight, turned, length, num_outputs, K: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    k = tl.arange(0, K)[:, None]
+    here = (k < num_outputs) & (at < length)
+    w = tl.load(weight + (row * num_outputs + k) * length + at, mask=here, other=0.0)
+    near, _ = split(w)
+    tl.store(turned + (row * length + at) * num_outputs + k, near, mask=here)
 
 
 def add_up(

@@ -32,8 +32,8 @@ def evidence(
     with _on(variables):
         if family.kernel == "centred":
             location, scale = hyper["location"], hyper["scale"]
-            z = leaf_evidence.standardised(x, observed, variables, location, scale)
-            return FusedEvidence("centred", batch, z)
+            z, holes = leaf_evidence.standardised(x, observed, variables, location, scale)
+            return FusedEvidence("centred", batch, z, holes=holes)
         if family.kernel == "table":
             states = leaf_evidence.states(x, observed, variables, hyper["num_categories"])
             return FusedEvidence("table", batch, states)
@@ -60,7 +60,7 @@ def values(
             if natural is not None:
                 variance = -0.5 / natural[0][..., 1]
                 stored = torch.stack([natural[0][..., 0] * variance, variance], -1).float()
-            leaf_gaussian.forward(pairs, seen.cells, out, stored)
+            leaf_gaussian.forward(pairs, seen, out, stored)
         elif seen.kind == "table":
             table = None if natural is None else natural[0] - natural[1].unsqueeze(-1)
             leaf_table.forward(pairs, seen.cells, pairs.stored.shape[-1], out, table)
@@ -86,7 +86,7 @@ def add_statistics(
         return
     with _on(pairs.stored):
         if seen.kind == "centred":
-            leaf_gaussian.add_statistics(pairs, seen.cells, flow, total, weighted)
+            leaf_gaussian.add_statistics(pairs, seen, flow, total, weighted)
         elif seen.kind == "table":
             leaf_table.add_statistics(pairs, seen.cells, flow, total, weighted)
         else:
@@ -103,8 +103,10 @@ def step(pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: float | Ten
         return False
     with _on(pairs.stored):
         size = as_step(step_size, pairs.stored)
-        kernels = leaf_gaussian if seen.kind == "centred" else leaf_table
-        kernels.step(pairs, seen.cells, flow, size)
+        if seen.kind == "centred":
+            leaf_gaussian.step(pairs, seen, flow, size)
+        else:
+            leaf_table.step(pairs, seen.cells, flow, size)
     return True
 
 

@@ -9,7 +9,10 @@ from torch import Tensor
 
 from einet.kernels.triton.leaf_common import cdiv, launch
 
-__all__ = ["standardised", "states"]
+__all__ = ["SAMPLES", "standardised", "states"]
+
+#: Samples of a block.
+SAMPLES = 32
 
 
 @triton.jit
@@ -24,6 +27,7 @@ def _encode(
     first,
     second,
     out,
+    holes,
     V,
     batch,
     MASKED: tl.constexpr,
@@ -52,24 +56,35 @@ def _encode(
         z = (value - location[None, :]) / scale[None, :]
         # Its square, too, is finite in float32 unless the value itself is infinite.
         z = tl.minimum(tl.maximum(z, -1e18), 1e18)
-        z = tl.where(tl.abs(value) < float("inf"), z, value)
+        finite = tl.abs(value) < float("inf")
+        z = tl.where(finite, z, value)
         result = tl.where(seen, z, float("nan")).to(tl.float32)
+        hole = tl.max((inside & ~(seen & finite)).to(tl.int32), 0)
+        at = holes + variable * tl.num_programs(1) + tl.program_id(1)
+        tl.store(at, hole, mask=variable < V)
     to = out + variable.to(tl.int64)[None, :] * batch + b[:, None]
     tl.store(to, result, mask=inside)
 
 
 def standardised(
     x: Tensor, observed: Tensor | None, variables: Tensor, location: Tensor, scale: Tensor
-) -> Tensor:
-    """(x − location) / scale of some columns, ``[V, batch]`` in float32; NaN where missing."""
+) -> tuple[Tensor, Tensor]:
+    """(x − location) / scale of some columns, ``[V, batch]`` in float32; NaN where missing.
+
+    The other tensor ``[V, blocks]`` says of every ``SAMPLES`` samples whether any of them is
+    missing or infinite: most are not, and need less care.
+    """
     out = location.new_empty(len(variables), len(x), dtype=torch.float32)
-    return _launch(x, observed, variables, location, scale, out, False)
+    holes = variables.new_empty(len(variables), cdiv(len(x), SAMPLES), dtype=torch.int32)
+    _launch(x, observed, variables, location, scale, out, holes, False)
+    return out, holes
 
 
 def states(x: Tensor, observed: Tensor | None, variables: Tensor, num_categories: Tensor) -> Tensor:
     """Integers from 0 in some columns, ``[V, batch]``; −1 where missing, −2 where impossible."""
     out = num_categories.new_empty(len(variables), len(x), dtype=torch.int32)
-    return _launch(x, observed, variables, num_categories, num_categories, out, True)
+    _launch(x, observed, variables, num_categories, num_categories, out, out, True)
+    return out
 
 
 def _launch(
@@ -79,14 +94,14 @@ def _launch(
     first: Tensor,
     second: Tensor,
     out: Tensor,
+    holes: Tensor,
     table: bool,
-) -> Tensor:
+) -> None:
     V, batch = out.shape
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     mask = x if observed is None else observed.view(torch.uint8)
     launch(
-        _encode, (cdiv(V, 32), cdiv(batch, 32)),
-        x, *x.stride(), mask, *mask.stride(), variables, first, second, out, V, batch,
-        MASKED=observed is not None, TABLE=table, BV=32, BB=32, num_warps=4,
+        _encode, (cdiv(V, 32), cdiv(batch, SAMPLES)),
+        x, *x.stride(), mask, *mask.stride(), variables, first, second, out, holes, V, batch,
+        MASKED=observed is not None, TABLE=table, BV=32, BB=SAMPLES, num_warps=4,
     )  # fmt: skip
-    return out

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from einet.kernels.leaf import FusedEvidence
 from einet.kernels.triton.leaf_common import (
     Out,
     Pairs,
@@ -23,9 +24,12 @@ from einet.kernels.triton.leaf_common import (
     statistics_tile,
     store_values,
 )
+from einet.kernels.triton.leaf_evidence import SAMPLES
 
 __all__ = ["add_statistics", "forward", "step"]
 
+# Up to so many entries it takes longer to ask whether care is needed than to take it.
+_FEW = 16
 _CONSTANT = tl.constexpr(0.5 * math.log(2 * math.pi))
 
 
@@ -48,43 +52,80 @@ def _prepare(stored, columns, scale, out, pairs, K, BP: tl.constexpr, BK: tl.con
 
 
 @triton.jit
+def _any_hole(
+    holes, columns, first, count, b, blocks,
+    SCOPE: tl.constexpr, SAMPLES: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    """Whether some cell of these variables and samples is missing or infinite."""
+    position = tl.arange(0, SCOPE)[:, None]
+    column = tl.load(columns + first + position, mask=position < count, other=0)
+    # Samples come in blocks, of which these may begin within one.
+    block = b // SAMPLES + tl.arange(0, (BB + SAMPLES - 1) // SAMPLES)[None, :]
+    here = (position < count) & (block < blocks)
+    return tl.max(tl.max(tl.load(holes + column * blocks + block, mask=here, other=0), 1), 0) > 0
+
+
+@triton.jit
 def _forward(
-    constants, z, leaves, columns, v, v_node, v_k, m, m_node, total, t_node, t_k,
-    s, K, batch,
-    ALONE: tl.constexpr, CHUNK: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+    constants, z, holes, leaves, columns, v, v_node, v_k, m, m_node, total, t_node, t_k,
+    s, K, batch, blocks,
+    ALONE: tl.constexpr, CAREFUL: tl.constexpr, CHUNK: tl.constexpr,
+    SCOPE: tl.constexpr, SAMPLES: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     leaf = tl.program_id(0).to(tl.int64)
     b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
     k = tl.arange(0, BK)[None, :]
     sums = tl.zeros([BB, BK], tl.float64)
     infinite = tl.zeros([BB, 1], tl.int32)
-    for start in range(0, s, CHUNK):
-        part = tl.zeros([BB, BK], tl.float32)
-        for offset in tl.static_range(CHUNK):
-            more = start + offset < s
-            pair = leaf * s + start + offset
-            column = tl.load(columns + pair, mask=more, other=0)
-            x = tl.load(z + column * batch + b, mask=(b < batch) & more, other=float("nan"))
-            at = constants + pair * 3 * K + k
-            entry = (k < K) & more
-            mean = tl.load(at, mask=entry, other=0.0)
-            factor = tl.load(at + K, mask=entry, other=0.0)
-            peak = tl.load(at + 2 * K, mask=entry, other=0.0)
-            size = tl.abs(x)
-            seen = size < float("inf")
-            infinite += (size == float("inf")).to(tl.int32)
-            d = (tl.where(seen, x, 0.0) - mean) * factor
-            part += tl.where(seen, peak - d * d, 0.0)
-        # However far out, a finite value has a finite log density.
-        sums += tl.maximum(part, -3e38).to(tl.float64)
+    first = tl.program_id(1) * BB
+    if CAREFUL or _any_hole(holes, columns, leaf * s, s, first, blocks, SCOPE, SAMPLES, BB):
+        for start in range(0, s, CHUNK):
+            part = tl.zeros([BB, BK], tl.float32)
+            for offset in tl.static_range(CHUNK):
+                more = start + offset < s
+                pair = leaf * s + start + offset
+                column = tl.load(columns + pair, mask=more, other=0)
+                x = tl.load(z + column * batch + b, mask=(b < batch) & more, other=float("nan"))
+                at = constants + pair * 3 * K + k
+                entry = (k < K) & more
+                mean = tl.load(at, mask=entry, other=0.0)
+                factor = tl.load(at + K, mask=entry, other=0.0)
+                peak = tl.load(at + 2 * K, mask=entry, other=0.0)
+                size = tl.abs(x)
+                seen = size < float("inf")
+                infinite += (size == float("inf")).to(tl.int32)
+                d = (tl.where(seen, x, 0.0) - mean) * factor
+                part += tl.where(seen, peak - d * d, 0.0)
+            # However far out, a finite value has a finite log density.
+            sums += tl.maximum(part, -3e38).to(tl.float64)
+    else:
+        peaks = tl.zeros([1, BK], tl.float64)
+        for start in range(0, s, CHUNK):
+            part = tl.zeros([BB, BK], tl.float32)
+            for offset in tl.static_range(CHUNK):
+                more = start + offset < s
+                pair = leaf * s + start + offset
+                column = tl.load(columns + pair, mask=more, other=0)
+                x = tl.load(z + column * batch + b, mask=(b < batch) & more, other=0.0)
+                at = constants + pair * 3 * K + k
+                entry = (k < K) & more
+                mean = tl.load(at, mask=entry, other=0.0)
+                factor = tl.load(at + K, mask=entry, other=0.0)
+                peaks += tl.load(at + 2 * K, mask=entry, other=0.0).to(tl.float64)
+                d = (x - mean) * factor
+                part -= d * d
+            sums += tl.maximum(part, -3e38).to(tl.float64)
+        sums += peaks
     sums = tl.where(infinite > 0, float("-inf"), sums)
     node = tl.load(leaves + leaf)
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
 
-def forward(pairs: Pairs, z: Tensor, out: Out, stored: Tensor | None = None) -> None:
+def forward(pairs: Pairs, seen: FusedEvidence, out: Out, stored: Tensor | None = None) -> None:
     """Log densities of a block of leaves; of other parameters than its own where given."""
     n, s, K, count = pairs.sizes
+    z, holes = seen.cells, seen.holes
+    assert holes is not None
     batch = z.shape[1]
     stored = pairs.stored if stored is None else stored
     constants = torch.empty(count, 3, K, dtype=torch.float32, device=z.device)
@@ -97,17 +138,19 @@ def forward(pairs: Pairs, z: Tensor, out: Out, stored: Tensor | None = None) -> 
     tile = forward_tile(n, s, K, batch)
     launch(
         _forward, (n, cdiv(batch, tile["BB"])),
-        constants, z, pairs.leaves, pairs.columns, *out.arguments, s, K, batch,
-        ALONE=out.total is None, **tile,
+        constants, z, holes, pairs.leaves, pairs.columns, *out.arguments,
+        s, K, batch, holes.shape[1],
+        ALONE=out.total is None, CAREFUL=K <= _FEW, SCOPE=power_of_2(s), SAMPLES=SAMPLES, **tile,
     )  # fmt: skip
 
 
 @triton.jit
 def _backward(
-    flow, f_node, f_k, z, stored, leaves, columns,
+    flow, f_node, f_k, z, holes, stored, leaves, columns,
     scale, min_variance, max_variance, relative_floor, step_size, total, weighted,
-    s, K, batch, pairs,
-    UPDATE: tl.constexpr, BR: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+    s, K, batch, pairs, blocks,
+    UPDATE: tl.constexpr, CAREFUL: tl.constexpr, BLOCKS: tl.constexpr,
+    BR: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     leaf = tl.program_id(0).to(tl.int64)
     position = tl.program_id(1) * BR + tl.arange(0, BR)[:, None, None]
@@ -120,22 +163,41 @@ def _backward(
     cell = k.to(tl.int64) * pairs + pair
     at = stored + cell * 2
     mean = tl.load(at, mask=known, other=0.0)
-    s0 = tl.zeros([BR, BK, BB], tl.float32)
+    care = True
+    if not CAREFUL:
+        block = tl.arange(0, BLOCKS)[None, None, :]
+        hole = tl.load(holes + column * blocks + block, mask=own & (block < blocks), other=0)
+        care = tl.max(tl.max(tl.max(hole, 2), 1), 0) > 0
     s1 = tl.zeros([BR, BK, BB], tl.float32)
     s2 = tl.zeros([BR, BK, BB], tl.float32)
-    for start in range(0, batch, BB):
-        b = start + tl.arange(0, BB)[None, None, :]
-        inside = b < batch
-        p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
-        x = tl.load(z + column * batch + b, mask=own & inside, other=float("nan"))
-        seen = tl.abs(x) < float("inf")
-        d = tl.where(seen, x, 0.0) - mean
-        share = tl.where(seen, p, 0.0)
-        moved = share * d
-        s0 += share
-        s1 += moved
-        s2 += moved * d
-    zeroth = tl.sum(s0, 2, keep_dims=True).to(tl.float64)
+    if care:
+        s0 = tl.zeros([BR, BK, BB], tl.float32)
+        for start in range(0, batch, BB):
+            b = start + tl.arange(0, BB)[None, None, :]
+            inside = b < batch
+            p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
+            x = tl.load(z + column * batch + b, mask=own & inside, other=float("nan"))
+            seen = tl.abs(x) < float("inf")
+            d = tl.where(seen, x, 0.0) - mean
+            share = tl.where(seen, p, 0.0)
+            moved = share * d
+            s0 += share
+            s1 += moved
+            s2 += moved * d
+        zeroth = tl.sum(s0, 2, keep_dims=True).to(tl.float64)
+    else:
+        shares = tl.zeros([1, BK, BB], tl.float32)
+        for start in range(0, batch, BB):
+            b = start + tl.arange(0, BB)[None, None, :]
+            inside = b < batch
+            p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
+            x = tl.load(z + column * batch + b, mask=own & inside, other=0.0)
+            d = x - mean
+            moved = p * d
+            shares += p
+            s1 += moved
+            s2 += moved * d
+        zeroth = tl.broadcast_to(tl.sum(shares, 2, keep_dims=True), [BR, BK, 1]).to(tl.float64)
     first = tl.sum(s1, 2, keep_dims=True).to(tl.float64)
     second = tl.sum(s2, 2, keep_dims=True).to(tl.float64)
     mu = mean.to(tl.float64)
@@ -168,34 +230,40 @@ def _backward(
         tl.store(to + 1, z2, mask=known)
 
 
-def step(pairs: Pairs, z: Tensor, flow: Tensor, step_size: Tensor) -> None:
+def step(pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: Tensor) -> None:
     """A step of stochastic EM, in place."""
-    _launch_backward(pairs, z, flow, step_size, None, None)
+    _launch_backward(pairs, seen, flow, step_size, None, None)
 
 
-def add_statistics(pairs: Pairs, z: Tensor, flow: Tensor, total: Tensor, weighted: Tensor) -> None:
+def add_statistics(
+    pairs: Pairs, seen: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
+) -> None:
     """Add Σ p and Σ p (z, z²): from sums about μ, which lose nothing."""
-    _launch_backward(pairs, z, flow, None, total, weighted)
+    _launch_backward(pairs, seen, flow, None, total, weighted)
 
 
 def _launch_backward(
     pairs: Pairs,
-    z: Tensor,
+    seen: FusedEvidence,
     flow: Tensor,
     step_size: Tensor | None,
     total: Tensor | None,
     weighted: Tensor | None,
 ) -> None:
     n, s, K, count = pairs.sizes
+    z, holes = seen.cells, seen.holes
+    assert holes is not None
+    blocks = holes.shape[1]
     tile = statistics_tile(s, K)
     hyper = pairs.hyper
     unused = pairs.stored
     launch(
         _backward, (n, cdiv(s, tile["BR"]), cdiv(K, tile["BK"])),
-        flow, *flow.stride()[:2], z, pairs.stored, pairs.leaves, pairs.columns,
+        flow, *flow.stride()[:2], z, holes, pairs.stored, pairs.leaves, pairs.columns,
         hyper["scale"], hyper["min_variance"], hyper["max_variance"], hyper["relative_floor"],
         unused if step_size is None else step_size,
         unused if total is None else total,
         unused if weighted is None else weighted,
-        s, K, z.shape[1], count, UPDATE=step_size is not None, **tile,
+        s, K, z.shape[1], count, blocks,
+        UPDATE=step_size is not None, CAREFUL=K <= _FEW, BLOCKS=power_of_2(blocks), **tile,
     )  # fmt: skip

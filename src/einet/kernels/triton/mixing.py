@@ -233,5 +233,5 @@ def _step(weight, counts, ends, step_size, num_outputs, relative_floor, K: tl.co
         n = tl.load(counts + edge * num_outputs + k, mask=here, other=0.0)
         w = tl.load(weight + edge * num_outputs + k, mask=here, other=0.0)
         target = tl.maximum(n, total * floor) / raised
-        new = tl.where(total > 0, w + size * (target - w), w)
+        new = tl.where(total > 0, (1 - size) * w + size * target, w)
         tl.store(weight + edge * num_outputs + k, new, mask=here)

@@ -17,6 +17,8 @@ positive, such errors add up instead of averaging out.
 
 # pyright: reportGeneralTypeIssues=false
 
+import os
+
 import triton
 import triton.language as tl
 
@@ -27,6 +29,9 @@ PRECISIONS = {"highest": 0, "high": 1, "medium": 2}
 
 #: The least normal number of float32: what values are divided by where all of them are 0.
 TINY = tl.constexpr(1.1754943508222875e-38)
+
+
+_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true"))
 
 
 def padded(size: int) -> int:
@@ -44,9 +49,16 @@ def split(x):
 
 @triton.jit
 def dot(a, b, total, PRECISION: tl.constexpr):
-    """``total + a @ b`` for float32 tiles."""
-    if PRECISION == 2:
-        total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
+    """``total + a @ b`` for float32 tiles; with PRECISION 3 they are tf32 numbers already."""
+    if PRECISION == 3:
+        total = tl.dot(a, b, total, input_precision="tf32")
+    elif PRECISION == 2:
+        a_near, b_near = a.to(tl.bfloat16), b.to(tl.bfloat16)
+        if _INTERPRETED:
+            # Triton's interpreter has no products of bf16; in float32 they are the same.
+            total = tl.dot(a_near.to(tl.float32), b_near.to(tl.float32), total)
+        else:
+            total = tl.dot(a_near, b_near, total)
     else:
         a_near, a_rest = split(a)
         b_near, b_rest = split(b)

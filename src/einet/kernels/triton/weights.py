@@ -50,7 +50,7 @@ def step(
     target and average take one pass over the weights. Another, short one divides rounding out.
     """
     _reduce(weight, nodes, edges, gradient, peak, totals, step_size, precision)
-    normalize(weight)
+    normalize(weight, totals)
 
 
 def _reduce(
@@ -144,27 +144,45 @@ def _statistics(
             total += tl.load(part_at, mask=k < num_outputs, other=0.0)
         size = tl.load(step_size).to(tl.float32)
         target = tl.maximum(counts * w / tl.maximum(total, TINY)[None, :], floor)
-        w = tl.where((total > 0)[None, :], w + size * (target - w), w)
+        w = tl.where((total > 0)[None, :], (1 - size) * w + size * target, w)
     else:
         w += counts
     tl.store(w_at, w, mask=here)
 
 
-def normalize(weight: Float[Tensor, "L K_out IJ"]) -> None:
-    """Divide every sum's weights by what they add up to, in place."""
+def normalize(
+    weight: Float[Tensor, "L K_out IJ"], totals: Float[Tensor, "L blocks K_out"] | None = None
+) -> None:
+    """Divide every sum's weights by what they add up to, in place.
+
+    With ``totals``, those of sums without any flow stay as they are.
+    """
     num, outputs, options = weight.shape
     block = min(4096, triton.next_power_of_2(options))
-    _normalize[(num * outputs,)](weight, options, BLOCK=block, num_warps=4 if block > 256 else 1)
+    _normalize[(num * outputs,)](
+        weight, weight if totals is None else totals, options, outputs,
+        0 if totals is None else totals.shape[1],
+        TOTALS=totals is not None, BLOCK=block, num_warps=4 if block > 256 else 1,
+    )  # fmt: skip
 
 
 @triton.jit
-def _normalize(weight, length, BLOCK: tl.constexpr):
-    weight += tl.program_id(0).to(tl.int64) * length
+def _normalize(
+    weight, totals, length, num_outputs, blocks, TOTALS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    weight += row * length
     total = tl.zeros([BLOCK], tl.float32)
     for start in range(0, length, BLOCK):
         at = start + tl.arange(0, BLOCK)
         total += tl.load(weight + at, mask=at < length, other=0.0)
     factor = 1.0 / tl.sum(total, 0)
+    if TOTALS:
+        flow = 0.0
+        part_at = totals + (row // num_outputs) * blocks * num_outputs + row % num_outputs
+        for block in range(blocks):
+            flow += tl.load(part_at + block * num_outputs)
+        factor = tl.where(flow > 0, factor, 1.0)
     for start in range(0, length, BLOCK):
         at = start + tl.arange(0, BLOCK)
         w = tl.load(weight + at, mask=at < length, other=0.0)
