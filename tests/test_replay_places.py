@@ -74,3 +74,11 @@ def test_unconstrained(model: einet.Einet):
         assert replay._places(model) is None
     assert not outside._in_place() or replay._places(model) == outside._places
     assert replay._places(model) is not None
+
+
+def test_copies_have_recordings_of_their_own(model: einet.Einet):
+    replays = taken(model)
+    twin = copy.deepcopy(model)
+    twin.double()
+    assert replays._in_place()
+    assert twin not in replay._of_models
