@@ -7,6 +7,7 @@ quadrature rule, and answers queries by sums over the table.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from torch import Tensor
 
 import einet
 from einet import Einet, ExponentialFamily, RegionGraph
-from einet.layers import EinsumLayer, MixingLayer
+from einet.layers import EinsumLayer, LinearLayer, MixingLayer
 
 __all__ = [
     "CONTINUOUS",
@@ -135,6 +136,16 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Linear:
+    """S_k = Σ_i W_ki Π_c N_ci, in ``row`` of layer ``layer``."""
+
+    layer: int
+    row: int
+    children: list[Node]
+    weight: np.ndarray
+
+
+@dataclass(frozen=True)
 class Mix:
     """S_k = Σ_c w_ck N_ck; its weights begin at ``edge`` of layer ``layer``."""
 
@@ -170,7 +181,7 @@ class Oracle:
                     stored = block.stored[:, n * size + s].detach().double()
                     self.leaves[leaf][int(variables[n, s])] = stored
         #: Every inner node, children before parents; the last one is the root.
-        self.inner: dict[Node, Sum | Mix] = {}
+        self.inner: dict[Node, Sum | Linear | Mix] = {}
         self.shapes = [tuple(layer.weight.shape) for layer in model.circuit.sum_layers]
         for number, layer in enumerate(model.circuit.sum_layers):
             weight = _numpy(layer.weight)
@@ -182,13 +193,16 @@ class Oracle:
                     shape = (layer.num_outputs, layer.num_left, layer.num_right)
                     children = [child for child in children if child[1] >= 0]
                     self.inner[node] = Sum(number, row, children, weight[row].reshape(shape))
+                    continue
+                assert isinstance(layer, LinearLayer | MixingLayer)
+                count = int(layer.counts[row])
+                index = layer.children_index[edge : edge + count].tolist()
+                children = [(layer.source, i) for i in index]
+                if isinstance(layer, LinearLayer):
+                    self.inner[node] = Linear(number, row, children, weight[row])
                 else:
-                    assert isinstance(layer, MixingLayer)
-                    count = int(layer.counts[row])
-                    index = layer.children_index[edge : edge + count].tolist()
-                    part = weight[edge : edge + count]
-                    self.inner[node] = Mix(number, edge, [(layer.source, i) for i in index], part)
-                    edge += count
+                    self.inner[node] = Mix(number, edge, children, weight[edge : edge + count])
+                edge += count
         self.root = list(self.inner)[-1]
 
     def log_values(self, x: Tensor) -> dict[Node, np.ndarray]:
@@ -209,6 +223,8 @@ class Oracle:
             if isinstance(inner, Mix):
                 terms = np.stack(below, 1) + log_weight
                 values[node] = _logsumexp(terms, 1)
+            elif isinstance(inner, Linear):
+                values[node] = _logsumexp(np.sum(below, 0)[:, None, :] + log_weight, 2)
             else:
                 right = below[1] if len(below) == 2 else np.zeros((x.shape[0], 1))
                 pairs = below[0][:, None, :, None] + right[:, None, None, :]
@@ -240,6 +256,13 @@ class Oracle:
                     n[inner.layer][inner.edge + c] = (above * values[child]).sum(0)
                     slopes[child] += above * inner.weight[c]
                 continue
+            if isinstance(inner, Linear):
+                factors = np.stack([values[child] for child in inner.children])
+                n[inner.layer][inner.row] = np.einsum("bk,bi->ki", above, factors.prod(0))
+                for c, child in enumerate(inner.children):
+                    others = np.delete(factors, c, 0).prod(0)
+                    slopes[child] += (above @ inner.weight) * others
+                continue
             left = inner.children[0]
             right = values[inner.children[1]] if len(inner.children) == 2 else np.ones((len(x), 1))
             found = np.einsum("bk,bi,bj->kij", above, values[left], right)
@@ -263,6 +286,13 @@ class Oracle:
             for c, child in enumerate(inner.children):
                 for value, ends in self.subtrees(child, k):
                     yield math.log(inner.weight[c, k]) + value, ends
+            return
+        if isinstance(inner, Linear):
+            for i, weight in enumerate(inner.weight[k]):
+                each = [list(self.subtrees(child, i)) for child in inner.children]
+                for trees in itertools.product(*each):
+                    value = sum(value for value, _ in trees)
+                    yield math.log(weight) + value, [end for _, ends in trees for end in ends]
             return
         for (i, j), weight in np.ndenumerate(inner.weight[k]):
             for left, some in self.subtrees(inner.children[0], i):

@@ -54,6 +54,59 @@ def test_structures(graph: str, device: str) -> None:
     twins.step(x, torch.tensor(0.1))
 
 
+# A hidden tree whose root has six children, one of them shared with a second partition.
+TREE = einet.RegionGraph(
+    8,
+    [*(1 << d for d in range(8)), 0b110, 0b1000, 0b11111111, 0b11110001],
+    [(8, (1, 2)), (10, (0, 4, 5, 6, 7, 8, 3)), (10, (11, 8, 9)), (11, (0, 4, 5, 6, 7))],
+)
+
+
+@on_devices
+def test_linear_sums(device: str) -> None:
+    twins = Twins(TREE, [*FAMILIES, *FAMILIES[:2]], 4, device, sums="linear", num_classes=2)
+    x = twins.rows(7)
+    labels = torch.tensor([0, 1, -1, 1, 0, -1, -1])
+    weights = torch.tensor([0.0, 1.0, 2.5, 0.5, 1.0, 0.0, 3.0])
+    twins.densities(x, labels=labels)
+    twins.statistics(x, labels=labels, weights=weights)
+    twins.gradients(x)
+    full = random_rows(twins.exact, 7, seed=3, missing=0.0)
+    twins.queries(x, full, labels=labels)
+    twins.step(x, 1.0, labels=labels, weights=weights)
+    twins.follow()
+    twins.step(x, torch.tensor(0.1))
+    with engine(device), torch.no_grad():
+        assert twins.model.given(twins.on(x)).sample(3, seed=0).isfinite().all()
+        assert twins.model.given(twins.on(x)).mode().isfinite().all()
+
+
+@on_devices
+def test_linear_sums_of_other_structures(device: str) -> None:
+    """Bernoulli leaves are multiplied as they are, Gaussian ones are not."""
+    grid, trees = einet.poon_domingos((2, 2), delta=1), einet.random_trees(4, 2, 2)
+    for graph, family in ((grid, einet.Bernoulli()), (trees, einet.Gaussian())):
+        twins = Twins(graph, family, 3, device, sums="linear")
+        x = twins.rows(5)
+        twins.densities(x)
+        twins.step(x)
+
+
+@on_devices
+def test_linear_sums_far_away(device: str) -> None:
+    """Leaves that disagree, each of them sure beyond float32, and many of them."""
+    graph = einet.RegionGraph(6, [1, 2, 4, 8, 16, 32, 63], [(6, (0, 1, 2, 3, 4, 5))])
+    twins = Twins(graph, einet.Gaussian(), 3, device, sums="linear")
+    x = twins.rows(6)
+    x[1, 3], x[3, :4], x[4, 5] = 1e6, -1e6, 1e4
+    assert twins.densities(x).isfinite().all()
+    with engine(device):
+        assert twins.model.em_step(twins.on(x), step_size=0.5).isfinite()
+    assert all(p.isfinite().all() for p in twins.model.parameters())
+    twins.follow()
+    assert twins.densities(x).isfinite().all()
+
+
 @on_devices
 @on_graphs
 def test_queries(graph: str, device: str) -> None:

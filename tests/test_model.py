@@ -112,6 +112,21 @@ def test_bad_arguments_are_named():
         Einet(GRAPH, einet.Binomial([1, 2, 3]), 2)
 
 
+def test_kinds_of_sums():
+    for kind in ("einsum", "linear"):
+        model = Einet(GRAPH, einet.Gaussian(), 3, sums=kind)
+        assert model.sums == kind
+        assert copy.deepcopy(model).sums == kind
+        assert ("sums=3 linear" in repr(model)) == (kind == "linear")
+    assert Einet(GRAPH, einet.Gaussian(), 3).sums == "einsum"
+    with pytest.raises(ValueError, match="sums must be one of 'einsum', 'linear', got 'cubic'"):
+        Einet(GRAPH, einet.Gaussian(), 3, sums="cubic")
+    message = r"num_leaves must equal num_sums \(3\), got 4"
+    with pytest.raises(ValueError, match=message):
+        Einet(GRAPH, einet.Gaussian(), 3, sums="linear", num_leaves=4)
+    assert Einet(GRAPH, einet.Gaussian(), 3, sums="linear", num_leaves=3).num_leaves == 3
+
+
 def test_precision():
     model = Einet(GRAPH, einet.Gaussian(), 3, precision="medium")
     assert model.precision == "medium"

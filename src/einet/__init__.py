@@ -1,5 +1,6 @@
 """Einsum Networks: deep generative models that answer any marginal and conditional exactly."""
 
+from einet import data
 from einet.base import Model
 from einet.families import (
     Bernoulli,
@@ -18,6 +19,7 @@ from einet.learning.fit import fit
 from einet.learning.gradient import Gradient, unconstrained
 from einet.learning.history import History
 from einet.learning.learner import Learner
+from einet.learning.prior import Prior, PseudoCounts
 from einet.learning.schedules import cosine, exponential, linear
 from einet.learning.statistics import Statistics
 from einet.mixture import Mixture
@@ -28,6 +30,7 @@ from einet.structures import (
     RegionGraph,
     RegionGraphBuilder,
     StructureError,
+    chow_liu,
     poon_domingos,
     random_trees,
 )
@@ -54,12 +57,16 @@ __all__ = [
     "Partition",
     "Poisson",
     "Posterior",
+    "Prior",
+    "PseudoCounts",
     "RegionGraph",
     "RegionGraphBuilder",
     "Statistics",
     "StochasticEM",
     "StructureError",
+    "chow_liu",
     "cosine",
+    "data",
     "exponential",
     "fit",
     "linear",

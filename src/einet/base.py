@@ -14,6 +14,7 @@ from einet.data.batch import Batch
 
 if TYPE_CHECKING:
     from einet.inference.posterior import Posterior
+    from einet.learning.prior import PseudoCounts
     from einet.learning.statistics import Statistics
 
 __all__ = ["Leaves", "Model", "as_generator"]
@@ -74,8 +75,19 @@ class Model(nn.Module, ABC):
         """Expected statistics of the latent variables, added to ``into`` where given."""
 
     @abstractmethod
-    def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
-        """Move the parameters towards those that maximise the expected log-likelihood."""
+    def m_step(
+        self,
+        statistics: Statistics,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> None:
+        """Move the parameters towards those that maximise the expected log-likelihood.
+
+        Args:
+            statistics: What :meth:`e_step` found.
+            step_size: λ: how far to move; 1 is all the way.
+            prior: Pseudo-counts on the scale of these statistics: see :class:`einet.Prior`.
+        """
 
     def em_step(
         self,
@@ -85,10 +97,11 @@ class Model(nn.Module, ABC):
         labels: Any = None,
         weights: Any = None,
         step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
     ) -> Float[Tensor, ""]:
-        """``m_step(e_step(x), step_size)``; the mean log-likelihood before the update."""
+        """``m_step(e_step(x), step_size, prior)``; the mean log-likelihood before the update."""
         statistics = self.e_step(x, observed, labels=labels, weights=weights)
-        self.m_step(statistics, step_size)
+        self.m_step(statistics, step_size, prior)
         return statistics.log_likelihood / statistics.rows
 
     @abstractmethod

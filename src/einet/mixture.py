@@ -15,6 +15,7 @@ from einet.data.batch import Batch, as_batch, as_weights
 from einet.families.simplex import floored_simplex
 from einet.inference.mixed import MixturePosterior
 from einet.kernels.update import RELATIVE_FLOOR
+from einet.learning.prior import PseudoCounts
 from einet.learning.statistics import MixtureStatistics, Statistics
 
 __all__ = ["Mixture"]
@@ -145,10 +146,15 @@ class Mixture(Model):
         return into
 
     @torch.no_grad()
-    def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
+    def m_step(
+        self,
+        statistics: Statistics,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> None:
         assert isinstance(statistics, MixtureStatistics)
         for model, part in zip(self.models, statistics.components, strict=True):
-            model.m_step(part, step_size)
+            model.m_step(part, step_size, prior)
         counts, old = statistics.counts, self.log_weights.double().exp()
         # Looking whether more rounds are needed would wait for a GPU.
         rounds = _ROUNDS if counts.is_cuda else None

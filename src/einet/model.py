@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from einet import replay
+from einet import autograd, replay
 from einet.base import Model
 from einet.classes import class_posterior, log_sum_classes, mask_classes
 from einet.data.batch import Batch, as_batch
@@ -20,14 +20,17 @@ from einet.kernels.dispatch import Precision, fused
 from einet.kernels.streams import Beside
 from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer, Values
+from einet.layers.compiler import COMPILERS
 from einet.learning.initialize import initialize_leaves
 from einet.learning.m_step import check_canonical, m_step, update_classes
+from einet.learning.prior import check_prior
 from einet.learning.statistics import EinetStatistics, row_sums
 from einet.structures import RegionGraph
 from einet.structures.arguments import as_int
 
 if TYPE_CHECKING:
     from einet.inference.conditional import EinetPosterior
+    from einet.learning.prior import PseudoCounts
     from einet.learning.statistics import Statistics
 
 __all__ = ["Einet"]
@@ -41,7 +44,9 @@ class Einet(Model):
 
     In the paper's notation every leaf region holds K densities of the EF tensor
     :math:`\mathbf{E}`, every partition is a sum :math:`S_{lk} = W_{lkij} N_{li} N'_{lj}` over an
-    outer product, and a region with several partitions mixes their sums element-wise.
+    outer product, and a region with several partitions mixes their sums element-wise. With
+    ``sums="linear"`` a partition is :math:`S_{lk} = W_{lki} \prod_c N_{lci}` over all its children,
+    with K² weights in place of K³.
 
     Args:
         graph: The structure: :func:`~einet.random_trees`, :func:`~einet.poon_domingos` or one
@@ -49,6 +54,9 @@ class Einet(Model):
         family: The leaves' exponential family: one for all variables or one for each.
         num_sums: K, the number of sums in each inner region.
         num_leaves: The number of densities in each leaf region; K by default.
+        sums: ``"einsum"`` for sums over outer products of two children (partitions of more become
+            binary trees), ``"linear"`` for sums over element-wise products of any number of them:
+            what the K states of hidden trees such as :func:`~einet.chow_liu` need.
         num_classes: C, the number of roots, one distribution p(x | c) each.
         precision: How exactly the fused kernels on a GPU multiply: ``"highest"`` as float32 does,
             ``"high"`` with operands rounded to tf32, ``"medium"`` to bf16. It can be changed at
@@ -76,6 +84,7 @@ class Einet(Model):
         num_sums: int,
         *,
         num_leaves: int | None = None,
+        sums: str = "einsum",
         num_classes: int = 1,
         precision: Precision = "highest",
         seed: int = 0,
@@ -87,14 +96,18 @@ class Einet(Model):
         given_leaves = num_sums if num_leaves is None else num_leaves
         num_leaves = as_int("num_leaves", given_leaves, minimum=1)
         num_classes = as_int("num_classes", num_classes, minimum=1)
+        _check_sums(sums, num_sums, num_leaves)
         if not isinstance(graph, RegionGraph):
             raise TypeError(f"graph must be a RegionGraph, got {type(graph).__name__}")
         _check_families(family, graph.num_variables)
         self.graph = graph
         self.num_variables = graph.num_variables
         self.num_sums, self.num_leaves, self.num_classes = num_sums, num_leaves, num_classes
+        #: The kind of sums: ``"einsum"`` or ``"linear"``.
+        self.sums = sums
         self.leaf = LeafLayer(graph, family, num_leaves)
-        self.circuit = Circuit(graph, num_leaves, num_sums, num_classes)
+        steep = _steep_leaves(graph, family)
+        self.circuit = Circuit(graph, num_leaves, num_sums, num_classes, sums, steep)
         self.precision = precision
         uniform = torch.full((num_classes,), -math.log(num_classes), dtype=dtype)
         if num_classes > 1:
@@ -138,11 +151,19 @@ class Einet(Model):
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
         """What learning maximises: log p(x, c) where the class is known, log p(x) elsewhere."""
-        captured = self._fused and not self._tracked
-        batch = self._as_batch(x, observed, labels=labels, scan=not captured)
-        if captured and batch.x.is_cuda and len(batch):
-            parts = [replay.log_likelihood(self, batch[p]) for p in self.pieces(len(batch))]
-            return parts[0] if len(parts) == 1 else torch.cat(parts)
+        tracked = self._tracked
+        given = autograd.parameters(self) if self.is_fused and tracked else None
+        fast = self.is_fused and (not tracked or given is not None)
+        batch = self._as_batch(x, observed, labels=labels, scan=not fast)
+        if not fast or not len(batch):
+            return self.differentiable_log_likelihood(batch)
+        if given is not None:
+            return autograd.log_likelihood(self, batch, given)
+        parts = [replay.log_likelihood(self, batch[p]) for p in self.pieces(len(batch))]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def differentiable_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """The same for checked data, with gradients where those are on."""
         joint = self._class_log_prob(batch) + self.log_class_prior.double().unsqueeze(-1)
         joint = joint if batch.labels is None else mask_classes(joint, batch.labels)
         return log_sum_classes(joint).to(self.dtype)
@@ -236,7 +257,7 @@ class Einet(Model):
             weights: How often each row counts; once by default.
             into: Statistics to add to.
         """
-        batch = self._as_batch(x, observed, labels=labels, weights=weights, scan=not self._fused)
+        batch = self._as_batch(x, observed, labels=labels, weights=weights, scan=not self.is_fused)
         statistics = EinetStatistics.zeros(self) if into is None else into
         assert isinstance(statistics, EinetStatistics)
         for part in self.pieces(len(batch)):
@@ -254,6 +275,7 @@ class Einet(Model):
         labels: Any = None,
         weights: Any = None,
         step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
     ) -> Float[Tensor, ""]:
         """``m_step(e_step(x), step_size)`` in one go; the mean log-likelihood before the update.
 
@@ -261,25 +283,29 @@ class Einet(Model):
         the same numbers, sooner, without memory for the statistics.
         """
         batch = self._as_batch(
-            x, observed, labels=labels, weights=weights, allow_empty=False, scan=not self._fused
+            x, observed, labels=labels, weights=weights, allow_empty=False, scan=not self.is_fused
         )
         if len(self.pieces(len(batch))) > 1:
             statistics = self.e_step(batch)
-            self.m_step(statistics, step_size)
+            self.m_step(statistics, step_size, prior)
             return statistics.log_likelihood / statistics.rows
-        if self._fused and batch.x.is_cuda:
-            sums = replay.step(self, batch, step_size)
+        check_prior(prior)
+        if self.is_fused and batch.x.is_cuda:
+            sums = replay.step(self, batch, step_size, prior)
         else:
-            sums = self.step_(batch, step_size)
+            sums = self.step_(batch, step_size, prior)
         return sums[0] / sums[1]
 
     @torch.no_grad()
-    def step_(self, batch: Batch, step_size: float | Tensor) -> Float[Tensor, " sums"]:
+    def step_(
+        self, batch: Batch, step_size: float | Tensor, prior: PseudoCounts | None = None
+    ) -> Float[Tensor, " sums"]:
         """The whole of :meth:`em_step` for checked data; the sums of :class:`Expectation`."""
         check_canonical(self)
+        sums, leaves = (None, None) if prior is None else (prior.sums, prior.leaves)
         with Beside(self.log_class_prior) as beside:
-            expected = self._expect(batch, Step(step_size), beside)
-            self.leaf.step_(expected.evidence, expected.flow, step_size)
+            expected = self._expect(batch, Step(step_size, sums), beside)
+            self.leaf.step_(expected.evidence, expected.flow, step_size, leaves)
             update_classes(self, expected.sums[3:], step_size)
         return expected.sums
 
@@ -310,9 +336,15 @@ class Einet(Model):
         rows = row_sums(log_likelihood, row_weight)
         return Expectation(values.evidence, into_leaves, torch.cat([rows, seed.sum(1)]))
 
-    def m_step(self, statistics: Statistics, step_size: float | Tensor = 1.0) -> None:
+    def m_step(
+        self,
+        statistics: Statistics,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> None:
         assert isinstance(statistics, EinetStatistics)
-        m_step(self, statistics, step_size)
+        check_prior(prior)
+        m_step(self, statistics, step_size, prior)
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -354,7 +386,7 @@ class Einet(Model):
         return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
 
     @property
-    def _fused(self) -> bool:
+    def is_fused(self) -> bool:
         """Whether the fused kernels serve this model."""
         return self.circuit.fits_kernels and fused(self.log_class_prior)
 
@@ -391,8 +423,9 @@ class Einet(Model):
 
     def extra_repr(self) -> str:
         classes = f", classes={self.num_classes}" if self.num_classes > 1 else ""
+        kind = "" if self.sums == "einsum" else f" {self.sums}"
         return (
-            f"variables={self.num_variables}, sums={self.num_sums}, leaves={self.num_leaves}"
+            f"variables={self.num_variables}, sums={self.num_sums}{kind}, leaves={self.num_leaves}"
             f"{classes}, parameters={self.num_parameters:,}"
         )
 
@@ -419,6 +452,29 @@ class Expectation:
     evidence: list
     flow: Float[Tensor, "leaf_nodes leaves batch"]
     sums: Float[Tensor, " sums"]
+
+
+def _check_sums(sums: Any, num_sums: int, num_leaves: int) -> None:
+    if sums not in COMPILERS:
+        raise ValueError(f"sums must be one of {', '.join(map(repr, COMPILERS))}, got {sums!r}")
+    if sums == "linear" and num_leaves != num_sums:
+        raise ValueError(
+            "linear sums multiply entries of leaves and of sums one by one: num_leaves must equal "
+            f"num_sums ({num_sums}), got {num_leaves}"
+        )
+
+
+def _steep_leaves(
+    graph: RegionGraph, family: ExponentialFamily | Sequence[ExponentialFamily]
+) -> list[int]:
+    """Leaves whose densities may differ by more than float32 can hold."""
+
+    def is_steep(region: int) -> bool:
+        first, *others = graph.variables(region)
+        its = family if isinstance(family, ExponentialFamily) else family[first]
+        return bool(others) or not its.bounded
+
+    return [region for region in graph.leaves if is_steep(region)]
 
 
 def _check_families(family: Any, num_variables: int) -> None:

@@ -5,7 +5,7 @@ have one entry, ``"einet"``, a JSON object:
 
 ===========  ====================================================================================
 ``format``   ``"einet.model"``
-``version``  1, an integer. A reader refuses numbers that it does not know
+``version``  1, or 2 where a model has linear sums. A reader refuses numbers that it does not know
 ``einet``    The release that wrote the file; for people
 ``model``    The description of the model
 ===========  ====================================================================================
@@ -17,6 +17,8 @@ description for each component, which may be a mixture again. All else is
 ``kind``         ``"Einet"``
 ``dtype``        The type of its parameters: ``"float32"`` or ``"float64"``
 ``graph``        Where its graph is: ``"graphs.0"``, …; components may share one
+``sums``         ``"einsum"`` or ``"linear"``: how the graph was compiled. Files of version 1 may
+                 lack it, and then mean the former
 ``num_sums``     K, the entries of an inner sum
 ``num_leaves``   I, the entries of a leaf
 ``num_classes``  C, the entries of the root
@@ -24,8 +26,9 @@ description for each component, which may be a mixture again. All else is
 ``families``     For each group of variables ``{"name": …, "config": {…}}``: the family's class, and
                  settings that are not tensors (for ``Categorical``, the ``width`` of its tables)
 ``blocks``       For each leaf block the number G of its group
-``layers``       For each sum layer, bottom-up, ``{"kind": …, "target": …}``: ``"EinsumLayer"`` or
-                 ``"MixingLayer"``, which writes to the ``"body"`` or to the ``"top"``
+``layers``       For each sum layer, bottom-up, ``{"kind": …, "target": …}``: ``"EinsumLayer"``,
+                 ``"LinearLayer"`` or ``"MixingLayer"``, which writes to the ``"body"`` or to the
+                 ``"top"``
 ===============  ================================================================================
 
 **Graph.** The region graph ``graphs.0`` is the int32 tensors ``graphs.0.num_variables``,
@@ -33,7 +36,8 @@ description for each component, which may be a mixture again. All else is
 ``.partition_regions``, ``.partition_offsets`` and ``.partition_children``, as explained at
 :meth:`einet.RegionGraph.to_arrays`. A reader that only evaluates needs none of them: the indices
 below are what the graph compiles to, in an order that is part of the format. Leaf l below is the
-region ``leaf_regions[l]``; partitions with more than two children have become several nodes.
+region ``leaf_regions[l]``; for einsum layers, partitions with more than two children have become
+several nodes, and for linear layers some leaves have got a sum over their entries.
 
 **Tensors.** The names of a component's tensors begin with ``components.0.``, ``components.1.``, …,
 repeated for nested mixtures. Indices are int64 and count from 0; hyper-parameters (the numbers of
@@ -49,10 +53,12 @@ a family that are not learnt) may be float64 beside float32 parameters.
 ``leaf.blocks.B.columns`` [n, s]      These variables, as positions in the group
 ``leaf.blocks.B.stored`` [I, n·s, P]  The P parameters of entry i for variable ``columns[l, p]`` of
                                       leaf ``leaves[l]``, in ``stored[i, l·s + p]``
-``circuit.layers.N.weight``           [L, K, I·J] in an einsum layer, [edges, K] in a mixing layer
+``circuit.layers.N.weight``           [L, K, I·J] in an einsum layer, [L, K, I] in a linear layer,
+                                      [edges, K] in a mixing layer
 ``circuit.layers.N.left``             [L] The first child of each node of an einsum layer
 ``circuit.layers.N.right``            [L] Its second child, or −1
-``circuit.layers.N.children_index``   [edges] The children of a mixing layer's nodes, node by node
+``circuit.layers.N.children_index``   [edges] The children of a linear or mixing layer's nodes, node
+                                      by node
 ``circuit.layers.N.counts``           [n] How many of them each of its n nodes has
 ====================================  ===========================================================
 
@@ -63,6 +69,8 @@ entry for each class; so a layer with target *top* has C in place of K.
 * Entry i of a leaf is the product of its variables' densities; a missing (NaN) variable counts 1.
 * Node l of an einsum layer is :math:`S_k = \sum_{ij} W_{lk,iJ+j} N_i N'_j` over the I and J
   entries of its children, which are nodes of the body. A second child of −1 is the constant 1.
+* Node l of a linear layer is :math:`S_k = \sum_i W_{lki} \prod_c N_{ci}` over its children c, nodes
+  of the body with I entries each.
 * A node of a mixing layer is :math:`S_k = \sum_c w_{ck} N_{ck}` over its children, nodes of the
   layer's own target.
 
@@ -193,8 +201,8 @@ class Reference:
     def __init__(self, path: str | PathLike[str]) -> None:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("einet", "{}"))
-            if (header.get("format"), header.get("version")) != ("einet.model", 1):
-                raise ValueError(f"{path} is no file of the format einet.model in version 1")
+            if header.get("format") != "einet.model" or header.get("version") not in (1, 2):
+                raise ValueError(f"{path} is no file of the format einet.model in version 1 or 2")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         floats = {name: t.astype(np.float64) for name, t in tensors.items() if t.dtype.kind == "f"}
         self._model, self._tensors = header["model"], tensors | floats
@@ -234,6 +242,8 @@ class Reference:
             name = f"{prefix}circuit.layers.{number}"
             if layer["kind"] == "EinsumLayer":
                 target += self._einsum(name, nodes["body"])
+            elif layer["kind"] == "LinearLayer":
+                target += self._linear(name, nodes["body"])
             else:
                 target += self._mixing(name, target)
         return nodes["top"][-1]
@@ -276,6 +286,16 @@ class Reference:
             second = body[right] if right >= 0 else np.zeros_like(first[:1])
             products = np.concatenate([entry + second for entry in first])
             result.append(log_sum_exp(log(weight)[:, :, None] + products, axis=1))
+        return result
+
+    def _linear(self, name: str, body: list[Array]) -> list[Array]:
+        """log Σ_i W_ki exp(Σ_c child_ci) for every node of the layer."""
+        index, result = iter(self._tensors[f"{name}.children_index"]), []
+        for weight, count in zip(
+            self._tensors[f"{name}.weight"], self._tensors[f"{name}.counts"], strict=True
+        ):
+            product = sum(body[next(index)] for _ in range(count))
+            result.append(log_sum_exp(log(weight)[:, :, None] + product, axis=1))
         return result
 
     def _mixing(self, name: str, target: list[Array]) -> list[Array]:

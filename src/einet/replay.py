@@ -2,8 +2,8 @@
 
 A small circuit keeps a GPU busy for microseconds a kernel, less than it takes to launch one from
 Python. So the launches of a step are recorded once and replayed. What changes from step to step is
-read from memory at fixed places: the rows, their labels and weights, and the step size. A batch
-smaller than the one recorded is filled up with rows of weight 0.
+read from memory at fixed places: the rows, their labels and weights, the step size, and how much a
+prior counts. A batch smaller than the one recorded is filled up with rows of weight 0.
 
 The first call of a kind runs as it is (and compiles kernels), the second one is recorded. Whenever
 a parameter has moved elsewhere in memory (``.to``, loading, a new optimiser), recordings are
@@ -26,6 +26,7 @@ from torch import Tensor
 from einet.data.batch import Batch
 
 if TYPE_CHECKING:
+    from einet.learning.prior import PseudoCounts
     from einet.model import Einet
 
 __all__ = ["log_likelihood", "step"]
@@ -39,23 +40,28 @@ _ROWS = 16
 _of_models: WeakKeyDictionary[Any, _Replays] = WeakKeyDictionary()
 
 
-def step(model: Einet, batch: Batch, step_size: float | Tensor) -> Float[Tensor, " sums"]:
-    """``model.step_(batch, step_size)``."""
+def step(
+    model: Einet,
+    batch: Batch,
+    step_size: float | Tensor,
+    prior: PseudoCounts | None = None,
+) -> Float[Tensor, " sums"]:
+    """``model.step_(batch, step_size, prior)``."""
     replays = _of(model)
     with replays.lock:
-        recording = replays.find(model, "step", batch)
+        recording = replays.find(model, "step", batch, prior)
         if recording is None:
-            return model.step_(batch, step_size)
+            return model.step_(batch, step_size, prior)
         recording.begin()
-        if isinstance(step_size, Tensor):
-            recording.size.copy_(step_size)
-        else:
-            recording.size.fill_(step_size)
+        _put(recording.size, step_size)
+        recording.load_prior(prior)
         return recording.run(model, batch).clone()
 
 
 def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
-    """``model.row_log_likelihood(batch)`` in float32."""
+    """``model.row_log_likelihood(batch)`` in float32; on a CPU without a recording."""
+    if not batch.x.is_cuda:
+        return model.row_log_likelihood(batch).float()
     replays = _of(model)
     with replays.lock:
         recording = replays.find(model, "log_likelihood", batch)
@@ -81,7 +87,9 @@ class _Replays:
         self._kept: OrderedDict[tuple, _Recording] = OrderedDict()
         self._pool = None
 
-    def find(self, model: Einet, kind: str, batch: Batch) -> _Recording | None:
+    def find(
+        self, model: Einet, kind: str, batch: Batch, prior: PseudoCounts | None = None
+    ) -> _Recording | None:
         """A recording that a batch fits in, if need be a new one.
 
         None where parameters are computed from others (:func:`einet.unconstrained`): they lie
@@ -94,14 +102,15 @@ class _Replays:
                 return None
             self._pool = torch.cuda.graph_pool_handle()
         rows, precision = len(batch), model.circuit.precision
-        what = (kind, batch.x.dtype, batch.observed is None, batch.labels is None, precision)
+        data = (batch.x.dtype, batch.observed is None, batch.labels is None)
+        what = (kind, *data, precision, _kind_of(prior))
         fitting = [
             key for key in self._kept
             if key[:-1] == what and rows <= key[-1] <= max(2 * rows, _ROWS)
         ]  # fmt: skip
         key = min(fitting, default=(*what, -(-rows // _ROWS) * _ROWS), key=lambda key: key[-1])
         if key not in self._kept:
-            self._kept[key] = _Recording(kind, batch, key[-1], self._pool)
+            self._kept[key] = _Recording(kind, batch, key[-1], self._pool, prior)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
@@ -120,7 +129,9 @@ class _Replays:
 class _Recording:
     """One kind of call for batches up to some number of rows."""
 
-    def __init__(self, kind: str, like: Batch, rows: int, pool: Any) -> None:
+    def __init__(
+        self, kind: str, like: Batch, rows: int, pool: Any, prior: PseudoCounts | None = None
+    ) -> None:
         self._kind, self._pool = kind, pool
         self._graph: torch.cuda.CUDAGraph | None = None
         self._calls, self._rows, self._weighted = 0, 0, False
@@ -134,6 +145,9 @@ class _Recording:
             self.batch = Batch(x, observed, labels, weights)
             #: The step size, for those who need one.
             self.size = torch.zeros((), dtype=torch.float64, device=x.device)
+            self._prior = None if prior is None else prior.static(x.device)
+        # Kept alive: by their identity a prior is told from others.
+        self._centres = None if prior is None or prior.leaves is None else prior.leaves.centres
 
     def begin(self) -> None:
         """Wait for the last call, should it have been made in another stream."""
@@ -141,6 +155,16 @@ class _Recording:
         if self._stream is not None and self._stream != stream:
             stream.wait_stream(self._stream)
         self._stream = stream
+
+    def load_prior(self, prior: PseudoCounts | None) -> None:
+        """Put pseudo-counts where the recording reads them."""
+        mine = self._prior
+        if prior is None or mine is None:
+            return
+        if prior.sums is not None:
+            _put(mine.sums, prior.sums)
+        if prior.leaves is not None and mine.leaves is not None:
+            _put(mine.leaves.count, prior.leaves.count)
 
     def _load(self, batch: Batch) -> None:
         """Put a batch's rows where the recording reads them."""
@@ -173,7 +197,7 @@ class _Recording:
 
     def _call(self, model: Einet) -> Tensor:
         if self._kind == "step":
-            return model.step_(self.batch, self.size)
+            return model.step_(self.batch, self.size, self._prior)
         return model.row_log_likelihood(self.batch)
 
     def _record(self, model: Einet) -> None:
@@ -188,6 +212,21 @@ class _Recording:
             )
             return
         self._graph = graph
+
+
+def _put(place: Any, number: float | Tensor) -> None:
+    """Write a number to a tensor that a recording reads."""
+    if isinstance(number, Tensor):
+        place.copy_(number)
+    else:
+        place.fill_(number)
+
+
+def _kind_of(prior: PseudoCounts | None) -> tuple[bool, int | None] | None:
+    """What about a prior is part of a recording; how much it counts is not."""
+    if prior is None:
+        return None
+    return prior.sums is not None, None if prior.leaves is None else id(prior.leaves.centres)
 
 
 def _on(device: torch.device) -> AbstractContextManager:

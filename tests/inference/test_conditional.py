@@ -30,6 +30,7 @@ STRUCTURES: dict[str, tuple[RegionGraph, dict]] = {
     "three trees": (einet.random_trees(3, depth=2, replicas=3), {"num_leaves": 2}),
     "Poon–Domingos": (einet.poon_domingos((1, 3), delta=1), {}),
     "classes": (einet.random_trees(3, depth=1, replicas=2), {"num_classes": 3}),
+    "linear": (RegionGraph(3, [1, 2, 4, 7, 3], [(3, (0, 1, 2)), (3, (2, 4))]), {"sums": "linear"}),
 }
 every_structure = pytest.mark.parametrize("structure", STRUCTURES)
 every_discrete = pytest.mark.parametrize("name", DISCRETE)

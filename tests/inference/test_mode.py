@@ -28,6 +28,10 @@ STRUCTURES: dict[str, tuple[RegionGraph, dict]] = {
     "Poon–Domingos": (einet.poon_domingos((1, 3), delta=1), {}),
     "classes": (einet.random_trees(3, depth=1, replicas=1), {"num_classes": 2}),
     "one leaf": (RegionGraph(3, [0b111], []), {"num_classes": 2}),
+    "linear": (
+        RegionGraph(3, [1, 2, 4, 6, 7, 3], [(3, (1, 2)), (4, (0, 3)), (4, (0, 1, 2)), (4, (5, 2))]),
+        {"sums": "linear", "num_classes": 2},
+    ),
 }
 
 

@@ -20,6 +20,11 @@ STRUCTURES: dict[str, tuple[RegionGraph, dict]] = {
     "Poon–Domingos": (einet.poon_domingos((2, 2), delta=1), {}),
     "classes": (einet.random_trees(4, depth=1, replicas=2), {"num_classes": 3}),
     "one leaf": (RegionGraph(4, [0b1111], []), {"num_classes": 2}),
+    "linear, a hidden tree": (
+        RegionGraph(4, [1, 2, 4, 8, 12, 15], [(4, (2, 3)), (5, (0, 1, 4))]),
+        {"sums": "linear", "num_classes": 2},
+    ),
+    "linear, three trees": (einet.random_trees(4, depth=1, replicas=3), {"sums": "linear"}),
 }
 every_structure = pytest.mark.parametrize("structure", STRUCTURES)
 

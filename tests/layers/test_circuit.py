@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import einet
 from einet import RegionGraph
-from einet.layers import Circuit, EinsumLayer, MixingLayer
+from einet.layers import Circuit, EinsumLayer, LinearLayer, MixingLayer
 from tests.oracle import Mix, Oracle, close, random_model, random_rows
 from tests.structures.strategies import region_graphs
 
@@ -148,9 +148,16 @@ def test_number_of_parameters(replicas: int, K: int, count: int):
 
 
 @settings(max_examples=20)
-@given(graph=region_graphs(max_variables=6, max_children=4), num_leaves=st.integers(2, 3))
-def test_layers_that_a_descent_may_pass_by(graph: RegionGraph, num_leaves: int):
-    circuit = Circuit(graph, num_leaves, 2, 1)
+@given(
+    graph=region_graphs(max_variables=6, max_children=4),
+    num_leaves=st.integers(2, 3),
+    linear=st.booleans(),
+)
+def test_layers_that_a_descent_may_pass_by(graph: RegionGraph, num_leaves: int, linear: bool):
+    if linear:
+        circuit = Circuit(graph, 2, 2, 1, "linear", graph.leaves[::2])
+    else:
+        circuit = Circuit(graph, num_leaves, 2, 1)
     offset = {"body": 0, "top": circuit.num_body}
     pending = {circuit.num_body + circuit.num_top - 1}
     for layer, passed_by in zip(reversed(circuit.sum_layers), circuit._passed_by, strict=True):
@@ -162,7 +169,7 @@ def test_layers_that_a_descent_may_pass_by(graph: RegionGraph, num_leaves: int):
             if isinstance(layer, EinsumLayer):
                 read = [layer.left[node - begin], layer.right[node - begin]]
             else:
-                assert isinstance(layer, MixingLayer)
+                assert isinstance(layer, LinearLayer | MixingLayer)
                 index = layer.children_index.split(layer.counts.tolist())
                 read = index[node - begin]
             pending |= {int(child) + offset[layer.source] for child in read if child >= 0}

@@ -49,8 +49,11 @@ def doubles(*shape: int, seed: int = 0) -> Tensor:
 
 @every_graph
 @pytest.mark.parametrize("num_classes", [1, 2])
-def test_gradcheck_of_the_circuit(graph: RegionGraph, num_classes: int):
-    model = random_model(graph, einet.Bernoulli(), 2, num_leaves=3, num_classes=num_classes)
+@pytest.mark.parametrize("sums", ["einsum", "linear"])
+def test_gradcheck_of_the_circuit(graph: RegionGraph, num_classes: int, sums: str):
+    num_sums = 2 if sums == "einsum" else 3
+    options = {"num_leaves": 3, "num_classes": num_classes, "sums": sums}
+    model = random_model(graph, einet.Bernoulli(), num_sums, **options)
     circuit, batch = model.circuit, 3
     names = [name for name, _ in circuit.named_parameters()]
     weights = [weight.detach().clone().requires_grad_() for weight in circuit.weights]
@@ -119,15 +122,16 @@ def test_gradcheck_of_the_model(family: einet.ExponentialFamily):
     num_leaves=st.integers(1, 3),
     num_classes=st.sampled_from([1, 3]),
     with_labels=st.booleans(),
+    sums=st.sampled_from(["einsum", "linear"]),
     seed=st.integers(0, 99),
 )
 def test_autodiff_gives_expected_statistics(
-    graph: RegionGraph, num_leaves: int, num_classes: int, with_labels: bool, seed: int
+    graph: RegionGraph, num_leaves: int, num_classes: int, with_labels: bool, sums: str, seed: int
 ):
     family = list(DISCRETE.values())[seed % 3]
-    model = random_model(
-        graph, family, 2, num_leaves=num_leaves, num_classes=num_classes, seed=seed
-    )
+    num_sums = 2 if sums == "einsum" else num_leaves
+    options = {"num_leaves": num_leaves, "num_classes": num_classes, "sums": sums}
+    model = random_model(graph, family, num_sums, seed=seed, **options)
     x = random_rows(model, 4, seed)
     labels = [0, -1, num_classes - 1, -1] if with_labels else None
     expected = Oracle(model).statistics(x, labels)
@@ -156,8 +160,9 @@ def test_autodiff_gives_expected_statistics(
 
 
 @every_graph
-def test_leaf_posteriors_by_finite_differences(graph: RegionGraph):
-    model = random_model(graph, einet.Categorical(3), 2)
+@pytest.mark.parametrize("sums", ["einsum", "linear"])
+def test_leaf_posteriors_by_finite_differences(graph: RegionGraph, sums: str):
+    model = random_model(graph, einet.Categorical(3), 2, sums=sums)
     x = random_rows(model, 3)
     with torch.no_grad():
         values, root = model.upward(model.given(x).evidence)

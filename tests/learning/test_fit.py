@@ -76,8 +76,9 @@ class Probe(StochasticEM):
         self.act, self.calls, self.sizes, self.progress = act, [], [], []
         self.rows: list[Batch] = []
 
-    def start(self, model: Model) -> None:
+    def start(self, model: Model, x=None, observed=None, *, weights=None) -> None:
         self.calls.append("start")
+        super().start(model, x, observed, weights=weights)
 
     def step(
         self, model: Model, x, observed=None, *, labels=None, weights=None, progress: float = 0.0

@@ -67,6 +67,7 @@ def assert_same(loaded: Model, model: Model) -> None:
         assert list(map(repr, loaded.families)) == list(map(repr, model.families))
         sizes = [(m.num_sums, m.num_leaves, m.num_classes) for m in (loaded, model)]
         assert sizes[0] == sizes[1]
+        assert loaded.sums == model.sums
     x = rows(model.num_variables)
     assert torch.equal(loaded.log_prob(x), model.log_prob(x))
 
@@ -489,5 +490,44 @@ def test_the_name_of_the_format_is_in_the_file(model: Einet, path: Path):
     save(model, path)
     with safe_open(path, "pt") as file:
         header = json.loads(file.metadata()["einet"])
-    assert (header["format"], header["version"]) == (FORMAT, VERSION) == ("einet.model", 1)
+    assert header["format"] == FORMAT == "einet.model"
     assert header["einet"] == einet.__version__
+    # The lowest version that can hold it.
+    assert (header["version"], VERSION) == (1, 2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_linear_sums(graph: RegionGraph, dtype: torch.dtype, path: Path):
+    options: dict[str, Any] = {"sums": "linear", "num_classes": 2, "dtype": dtype}
+    model = Einet(graph, MIXED[: graph.num_variables], 3, **options)
+    loaded = round_trip(model, path)
+    assert isinstance(loaded, Einet)
+    assert loaded.sums == "linear"
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["einet"])
+    assert header["version"] == 2
+    assert header["model"]["sums"] == "linear"
+    # Also somewhere within a mixture.
+    other = Einet(graph, MIXED[: graph.num_variables], 2, num_classes=2, dtype=dtype)
+    round_trip(Mixture([other, Mixture([model])]), path)
+    with safe_open(path, "pt") as file:
+        assert json.loads(file.metadata()["einet"])["version"] == 2
+
+
+def test_a_file_that_does_not_know_of_kinds_of_sums(model: Einet, path: Path):
+    save(model, path)
+    rewrite(path, lambda header, tensors: header["model"].pop("sums"))
+    assert_same(load(path), model)
+    for sums, message in (("cubic", "sums must be one of"), (3, "sums must be str")):
+        rewrite(path, lambda header, _, new=sums: header["model"].update(sums=new))
+        with pytest.raises(FormatError, match=message):
+            load(path)
+
+
+def test_sums_of_another_kind_than_the_file_says(path: Path):
+    graph = GRAPHS["three replicas"]
+    save(Einet(graph, einet.Bernoulli(), 2, sums="linear"), path)
+    rewrite(path, lambda header, _: header["model"].update(sums="einsum"))
+    with pytest.raises(FormatError, match="its layers are not what"):
+        load(path)

@@ -57,6 +57,13 @@ class Batch:
             return torch.ones_like(self.x, dtype=torch.bool)
         return self.observed
 
+    def scanned(self) -> Batch:
+        """The same with missing cells found, for data that were not looked through before."""
+        if not self.x.is_floating_point():
+            return self
+        known = self.mask & ~self.x.isnan()
+        return Batch(self.x, known, self.labels, self.weights)
+
     @property
     def nbytes(self) -> int:
         """The memory of all tensors."""

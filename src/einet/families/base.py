@@ -49,6 +49,9 @@ class ExponentialFamily(ABC):
     support: ClassVar[str]
     #: Some value inside the support of every member, put where data are missing.
     filler: ClassVar[float] = 0.0
+    #: Whether bounds keep the densities of a value, under any two members, within a factor that
+    #: float32 can hold. Leaves that are not so may get sums of their own: see ``sums="linear"``.
+    bounded: ClassVar[bool] = False
 
     # -- the family itself ---------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class Bernoulli(ExponentialFamily):
 
     hyperparameters: ClassVar = ("min_probability",)
     support: ClassVar = "0 or 1"
+    bounded: ClassVar = True
 
     def __init__(self, min_probability: Numbers = 1e-6) -> None:
         self.min_probability = as_hyper("min_probability", min_probability, above=0, below=0.5)

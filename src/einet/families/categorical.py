@@ -40,6 +40,7 @@ class Categorical(ExponentialFamily):
     hyperparameters: ClassVar = ("num_categories", "min_probability")
     kernel: ClassVar = "table"
     support: ClassVar = "integers from 0 to num_categories - 1"
+    bounded: ClassVar = True
 
     def __init__(
         self,

@@ -27,10 +27,13 @@ from einet.kernels.update import Collector
 __all__ = [
     "Children",
     "Nodes",
+    "add_product",
     "einsum_backward",
     "einsum_forward",
+    "finish",
     "mixing_backward",
     "mixing_forward",
+    "per_sum",
     "scale_",
     "scaled",
 ]
@@ -72,14 +75,14 @@ def scale_(log_values: Tensor, v: Tensor, m: Tensor) -> None:
     v.copy_(log_values).exp_()
 
 
-def _finish(values: Tensor, log_scale: Tensor, out: Nodes) -> None:
+def finish(values: Tensor, log_scale: Tensor, out: Nodes) -> None:
     """Divide by the largest of K values and move it into the log-scale."""
     torch.amax(values, 1, out=out.peak)
     torch.add(log_scale, out.peak.double().log(), out=out.m)
     values /= out.peak.unsqueeze(1).clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _per_sum(flow: Tensor, nodes: Nodes) -> Tensor:
+def per_sum(flow: Tensor, nodes: Nodes) -> Tensor:
     """∂log P/∂S of sums before the division by their peak; zero where they are."""
     sums = nodes.v * nodes.peak.unsqueeze(1)
     return torch.where(sums > 0, flow / sums, 0.0)
@@ -138,7 +141,7 @@ def einsum_forward(
                 torch.bmm(weight[rows], product, out=out.v[rows])
             else:
                 out.v[rows, :, columns] = torch.bmm(weight[rows], product)
-    _finish(out.v, children.log_scale(nodes.m), out)
+    finish(out.v, children.log_scale(nodes.m), out)
 
 
 def einsum_backward(
@@ -153,7 +156,7 @@ def einsum_backward(
     """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked."""
     num, _, options = weight.shape
     batch = nodes.v.shape[-1]
-    upper = _per_sum(flow, sums)
+    upper = per_sum(flow, sums)
     cell = options * weight.element_size()
     budget, at_once = block_bytes(weight.device), rows_at_once(weight.device)
     row_blocks, column_blocks = blocks(num, batch, cell, budget, at_once)
@@ -166,7 +169,7 @@ def einsum_backward(
             above = upper[rows, :, columns]
             product = _outer(left[..., columns], right[..., columns])
             if room is not None:
-                _add_product(room, above, product.flatten(1, 2).transpose(1, 2), fresh)
+                add_product(room, above, product.flatten(1, 2).transpose(1, 2), fresh)
                 fresh = False
             below = scratch("below", product.shape, product)
             torch.bmm(weight[rows].transpose(1, 2), above, out=below.flatten(1, 2))
@@ -180,7 +183,7 @@ def einsum_backward(
             statistics.done(rows)
 
 
-def _add_product(total: Tensor, a: Tensor, b: Tensor, fresh: bool) -> None:
+def add_product(total: Tensor, a: Tensor, b: Tensor, fresh: bool) -> None:
     """``total += a @ b``, or ``total = a @ b`` where it holds nothing yet."""
     if fresh:
         torch.bmm(a, b, out=total)
@@ -218,7 +221,7 @@ def mixing_forward(
             terms = _terms(children.v[:, :K, columns], picked, relative[..., columns])
             terms *= weight[rows].unsqueeze(-1)
             out.v[rows, :, columns] = terms.amax(1) if maximise else terms.sum(1)
-    _finish(out.v, log_scale, out)
+    finish(out.v, log_scale, out)
 
 
 def mixing_backward(
@@ -236,7 +239,7 @@ def mixing_backward(
     """
     num, count, K = weight.shape
     batch = flow.shape[-1]
-    upper = _per_sum(flow, sums)
+    upper = per_sum(flow, sums)
     cell = count * K * flow.element_size()
     row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(flow.device))
     for rows in row_blocks:

@@ -23,15 +23,28 @@ RELATIVE_FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class Step:
-    """Asks for weights to be moved by a step of stochastic EM."""
+    """Asks for weights to be moved by a step of stochastic EM.
+
+    ``pseudo`` is the pseudo-count that a prior adds to every sum, spread evenly over its weights;
+    None where there is no prior.
+    """
 
     size: float | Tensor
+    pseudo: float | Tensor | None = None
 
     def on(self, weight: Tensor) -> Tensor:
         """The size as a tensor beside the weights."""
-        if isinstance(self.size, Tensor):
-            return self.size.to(weight.device)
-        return torch.tensor(self.size, dtype=torch.float64, device=weight.device)
+        return _beside(weight, self.size)
+
+    def pseudo_on(self, weight: Tensor) -> Tensor | None:
+        """The pseudo-count as a tensor beside the weights."""
+        return None if self.pseudo is None else _beside(weight, self.pseudo)
+
+
+def _beside(weight: Tensor, number: float | Tensor) -> Tensor:
+    if isinstance(number, Tensor):
+        return number.to(weight.device)
+    return torch.tensor(number, dtype=torch.float64, device=weight.device)
 
 
 #: Where statistics go: added to a tensor shaped like the weights, into a step, or nowhere.
@@ -73,7 +86,8 @@ class _Stepper(Collector):
 
     def done(self, rows: slice) -> None:
         weight = self._weight[rows]
-        step_(weight, self._total.mul_(weight), self._step.size, self._axis)
+        counts = self._total.mul_(weight)
+        step_(weight, counts, self._step.size, self._axis, self._step.pseudo)
 
 
 def collector(weight: Tensor, statistic: Statistic, axis: int) -> Collector | None:
@@ -83,7 +97,13 @@ def collector(weight: Tensor, statistic: Statistic, axis: int) -> Collector | No
     return None if statistic is None else Collector(statistic)
 
 
-def step_(weight: Tensor, counts: Tensor, step_size: float | Tensor, axis: int) -> None:
+def step_(
+    weight: Tensor,
+    counts: Tensor,
+    step_size: float | Tensor,
+    axis: int,
+    pseudo: float | Tensor | None = None,
+) -> None:
     r"""Move weights towards those with expected counts :math:`n`, in place; ``counts`` is consumed.
 
     The target is :math:`\max(\epsilon, n/\tau)` with τ such that it adds up to 1: the maximum of
@@ -92,7 +112,13 @@ def step_(weight: Tensor, counts: Tensor, step_size: float | Tensor, axis: int) 
     by as little; in float64 that is repeated until it is below rounding.
     (:func:`~einet.families.simplex.floored_simplex` solves the same equation for floors of any
     size.) Sums with no counts stay as they are.
+
+    A symmetric Dirichlet prior adds ``pseudo`` to the counts of each sum, the same for every
+    weight; a sum that no row has reached then moves towards equal weights.
     """
+    if pseudo is not None:
+        all_of_them = pseudo.to(counts) if isinstance(pseudo, Tensor) else pseudo
+        counts += all_of_them / counts.shape[axis]
     floor = RELATIVE_FLOOR / counts.shape[axis]
     total = counts.sum(axis, keepdim=True)
     torch.maximum(counts, total * floor, out=counts)

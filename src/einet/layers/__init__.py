@@ -3,7 +3,8 @@
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.circuit import Circuit
 from einet.layers.einsum import EinsumLayer
-from einet.layers.leaf import FamilyGroup, LeafBlock, LeafLayer, LeafStatistics
+from einet.layers.leaf import FamilyGroup, LeafBlock, LeafLayer, LeafPrior, LeafStatistics
+from einet.layers.linear import LinearLayer
 from einet.layers.mixing import MixingLayer
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "FamilyGroup",
     "LeafBlock",
     "LeafLayer",
+    "LeafPrior",
     "LeafStatistics",
+    "LinearLayer",
     "MixingLayer",
     "SumLayer",
     "Values",

@@ -1,8 +1,8 @@
-"""A region graph compiled into einsum and mixing layers, and how values and flows run in it."""
+"""A region graph compiled into layers of sums, and how values and flows run in it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,7 @@ from einet.kernels.streams import Beside
 from einet.kernels.torch import Nodes
 from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
-from einet.layers.einsum import EinsumLayer
-from einet.layers.mixing import MixingLayer
+from einet.layers.compiler import COMPILERS
 from einet.structures import RegionGraph
 
 __all__ = ["Circuit"]
@@ -30,19 +29,28 @@ class Circuit(nn.Module):
     compiled order is part of the saved format (see :mod:`einet.reference`).
 
     Args:
-        graph: The structure; partitions with more than two children are binarised here.
+        graph: The structure.
         num_leaves: Entries of a leaf.
         num_sums: Entries of an inner sum.
         num_classes: Entries of the root.
+        sums: The kind of sums over partitions, one of :data:`~einet.layers.compiler.COMPILERS`.
+        steep: Leaf regions whose entries may differ by more than a float can hold: see
+            :class:`~einet.layers.compiler.LinearCompiler`.
     """
 
     def __init__(
-        self, graph: RegionGraph, num_leaves: int, num_sums: int, num_classes: int
+        self,
+        graph: RegionGraph,
+        num_leaves: int,
+        num_sums: int,
+        num_classes: int,
+        sums: str = "einsum",
+        steep: Collection[int] = (),
     ) -> None:
         super().__init__()
         self.num_leaf_nodes = len(graph.leaves)
         self.num_leaves, self.num_sums, self.num_classes = num_leaves, num_sums, num_classes
-        compiler = _Compiler(graph.binarized(), num_leaves, num_sums, num_classes)
+        compiler = COMPILERS[sums](graph, num_leaves, num_sums, num_classes, steep)
         self.layers = nn.ModuleList(compiler.layers)
         self.num_body, self.num_top = compiler.size["body"], compiler.size["top"]
         #: How exactly the fused kernels compute.
@@ -202,64 +210,6 @@ class Circuit(nn.Module):
             below = min(layer.sources()) + offset[layer.source]
             lowest = min(lowest, below) if result[-1] else below
         return result
-
-
-class _Compiler:
-    """Places every partition of a binarised graph in a layer (Algorithm 1, appendix A)."""
-
-    def __init__(
-        self, graph: RegionGraph, num_leaves: int, num_sums: int, num_classes: int
-    ) -> None:
-        self.graph = graph
-        self.layers: list[SumLayer] = []
-        self.size = {"body": len(graph.leaves), "top": 0}
-        self.num_sums, self.num_classes = num_sums, num_classes
-        self.node = {region: node for node, region in enumerate(graph.leaves)}
-        self.entries = dict.fromkeys(graph.leaves, num_leaves)
-        for regions in graph.layers()[1:]:
-            self._add(regions)
-        if graph.root in self.node and not self.layers:
-            # The root is a leaf: a plain mixture of its densities.
-            leaf = EinsumLayer([0], [-1], num_leaves, 1, num_classes, 0, "top")
-            self.layers.append(leaf)
-            self.size["top"] = 1
-
-    def _add(self, regions: tuple[int, ...]) -> None:
-        top = regions == (self.graph.root,)
-        space, outputs = ("top", self.num_classes) if top else ("body", self.num_sums)
-        ordered = sorted(regions, key=lambda region: len(self.graph.partitions_of(region)))
-        # One einsum layer, unless leaves and sums differ in their number of entries.
-        kinds: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for region in ordered:
-            for partition in self.graph.partitions_of(region):
-                a, b = self._children(partition)
-                kinds[self.entries[a], self.entries[b]].append(partition)
-        simple: dict[int, int] = {}
-        for (num_left, num_right), partitions in kinds.items():
-            pairs = [self._children(partition) for partition in partitions]
-            left, right = (
-                [self.node[region] for region in side] for side in zip(*pairs, strict=True)
-            )
-            start = self.size[space]
-            self.layers.append(EinsumLayer(left, right, num_left, num_right, outputs, start, space))
-            simple |= {partition: start + i for i, partition in enumerate(partitions)}
-            self.size[space] += len(partitions)
-        mixed = []
-        for region in ordered:
-            nodes = [simple[partition] for partition in self.graph.partitions_of(region)]
-            self.entries[region] = outputs
-            if len(nodes) == 1:
-                self.node[region] = nodes[0]
-            else:
-                self.node[region] = self.size[space] + len(mixed)
-                mixed.append(nodes)
-        if mixed:
-            self.layers.append(MixingLayer(mixed, outputs, self.size[space], space))
-            self.size[space] += len(mixed)
-
-    def _children(self, partition: int) -> tuple[int, int]:
-        a, b = self.graph.partitions[partition].children
-        return (a, b) if self.entries[a] >= self.entries[b] else (b, a)
 
 
 class _Propagate(torch.autograd.Function):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -15,7 +14,8 @@ from einet.kernels import torch as kernel
 from einet.kernels.memory import Rows, block_bytes, spacing
 from einet.kernels.torch import Children
 from einet.kernels.update import Statistic, Step, collector
-from einet.layers.base import Descent, SumLayer, Values, Visits
+from einet.layers.base import Descent, Values, Visits
+from einet.layers.plan import ProductLayer
 
 if TYPE_CHECKING:
     from einet.kernels.triton.einsum import Edges
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["EinsumLayer"]
 
 
-class EinsumLayer(SumLayer):
+class EinsumLayer(ProductLayer):
     r"""Equation (5) of the paper: :math:`S_{lk} = W_{lkij} N_{li} N'_{lj}`.
 
     ``weight[l, k, i·J + j]`` is :math:`W_{lkij}`, normalised over (i, j). A ``right`` child of −1
@@ -39,15 +39,10 @@ class EinsumLayer(SumLayer):
 
     left: Int[Tensor, " L"]
     right: Int[Tensor, " L"]
-    # Where the fused kernels put flows into children: see `expect`.
     to_left: Int[Tensor, " L"]
     to_right: Int[Tensor, " L"]
     add_left: Int[Tensor, " L"]
     add_right: Int[Tensor, " L"]
-    shared: Int[Tensor, " children"]
-    shared_add: Int[Tensor, " children"]
-    shared_order: Int[Tensor, " edges"]
-    shared_ends: Int[Tensor, " children_1"]
 
     def __init__(
         self,
@@ -80,39 +75,18 @@ class EinsumLayer(SumLayer):
         from einet.kernels.triton.einsum import Edges
 
         right = None if self.unary else self.right
-        return Edges(self.left, right, self.num_left, self.num_right, self._num_leaf_nodes)
+        return Edges(self.left, right, self.num_left, self.num_right, self.num_leaf_nodes)
 
     def sources(self) -> list[int]:
         return self._sources
 
     def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
-        """Settle which flows are written and which added to those of layers above.
-
-        Where sums of this layer share a child, every edge first gets a row of its own, and the
-        rows of each child are then added up: the order does not depend on chance.
-        """
-        self._num_leaf_nodes = num_leaf_nodes
-        nodes, num = np.array(self._sources), self.num_nodes
-        children, counts = np.unique(nodes, return_counts=True)
-        known = np.fromiter(reached, dtype=np.int64, count=len(reached))
-        if len(children) == len(nodes):
-            rows, add = nodes, np.isin(nodes, known)
-            order = children = counts = np.zeros(0, dtype=np.int64)
-        else:
-            rows, add = np.arange(len(nodes)), np.zeros(len(nodes), dtype=bool)
-            order = np.argsort(nodes, kind="stable")
-        plan = {
-            "to_left": rows[:num],
-            "to_right": rows[-num:],
-            "add_left": add[:num].astype(np.int32),
-            "add_right": add[-num:].astype(np.int32),
-            "shared": children,
-            "shared_add": np.isin(children, known).astype(np.int32),
-            "shared_order": order,
-            "shared_ends": np.concatenate([[0], np.cumsum(counts)]),
-        }
-        for name, numbers in plan.items():
-            self.register_buffer(name, torch.tensor(numbers), persistent=False)
+        super().expect(reached, num_leaf_nodes)
+        # Copies: kernels are compiled once more for addresses that are not aligned.
+        for name, numbers in (("to", self.rows), ("add", self.add)):
+            left, right = numbers[: self.num_nodes], numbers[-self.num_nodes :]
+            self.register_buffer(f"{name}_left", left.clone(), persistent=False)
+            self.register_buffer(f"{name}_right", right.clone(), persistent=False)
 
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
         if values.fused and not maximise:
@@ -147,21 +121,18 @@ class EinsumLayer(SumLayer):
         from einet.kernels.triton import flows, weights
 
         nodes, edges, precision = values.body, self._edges(), values.precision
-        shared = len(self.shared) > 0
-        target = below
-        if shared:
-            count = self.num_nodes * (1 if self.unary else 2)
-            target = below.new_empty(count, max(self.num_left, self.num_right), below.shape[-1])
+        entries = max(self.num_left, self.num_right)
+        room = self.room(below, entries)
         rows, add = (self.to_left, self.to_right), (self.add_left, self.add_right)
         sums = self.written(values)
-        totals = flows.backward(weight, nodes, edges, sums, above, target, rows, add, precision)
+        totals = flows.backward(weight, nodes, edges, sums, above, room, rows, add, precision)
         peak = sums.peak
-        if shared:
-            where = (self.shared_order, self.shared_ends, self.shared, self.shared_add)
-            flows.add_up(target, *where, max(self.num_left, self.num_right), below)
+        self.settle(room, below, entries)
         if isinstance(statistic, Step):
-            size = statistic.on(weight)
-            return partial(weights.step, weight, nodes, edges, above, peak, totals, size, precision)
+            size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
+            return partial(
+                weights.step, weight, nodes, edges, above, peak, totals, size, precision, pseudo
+            )
         if statistic is not None:
             return partial(weights.statistics, nodes, edges, above, peak, statistic, precision)
         return None

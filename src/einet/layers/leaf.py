@@ -17,10 +17,10 @@ from einet.kernels.leaf import Evidence, FusedEvidence
 from einet.kernels.memory import block_bytes
 from einet.kernels.torch import scale_, scaled
 from einet.layers.base import Visits
-from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafStatistics, grouped
+from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
 from einet.structures import RegionGraph
 
-__all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafStatistics"]
+__all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafPrior", "LeafStatistics"]
 
 AnyEvidence = Evidence | FusedEvidence
 
@@ -179,17 +179,20 @@ class LeafLayer(nn.Module):
         evidence: Sequence[AnyEvidence],
         flow: Float[Tensor, "leaf_nodes K batch"],
         step_size: float | Tensor,
+        prior: LeafPrior | None = None,
     ) -> None:
         """A whole M-step of the leaves, from the batch alone: what stochastic EM does."""
         for block, seen in zip(self.leaf_blocks, evidence, strict=True):
             if isinstance(seen, FusedEvidence):
                 from einet.kernels.triton import leaf as triton
 
-                if triton.step(block.pairs, seen, flow, step_size):
+                centres = None if prior is None else prior.at(block.group)
+                pseudo = None if prior is None else prior.count
+                if triton.step(block.pairs, seen, flow, step_size, pseudo, centres):
                     continue
             statistic = block.empty_statistics()
             _add_statistics(block, seen, flow, statistic)
-            block.update_(statistic, step_size)
+            block.update_(statistic, step_size, prior)
 
     def empty_statistics(self) -> list[LeafStatistics]:
         return [block.empty_statistics() for block in self.leaf_blocks]

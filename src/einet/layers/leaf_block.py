@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from einet.kernels.memory import Rows, block_bytes, spacing
 if TYPE_CHECKING:
     from einet.kernels.triton.leaf import Pairs
 
-__all__ = ["FamilyGroup", "LeafBlock", "LeafStatistics", "grouped"]
+__all__ = ["FamilyGroup", "LeafBlock", "LeafPrior", "LeafStatistics", "grouped"]
 
 # Parameters are updated in blocks that stay in a core's cache through all passes over them.
 _CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
@@ -90,6 +90,30 @@ class FamilyGroup(nn.Module):
         # Only the product asks the family itself; the others read its hyper-parameters.
         family = self.family if self._family.kernel == "product" else self._family
         return triton.evidence(family, self.raw_hyper, self.variables, x, observed)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafPrior:
+    r"""Pseudo-counts of leaves: so many for each density, at φ₀ of its variable.
+
+    This is the conjugate prior :math:`\exp(\beta\,(\theta^\top\phi_0 - A(\theta)))`, β being
+    ``count``. ``centres[group][v]`` holds φ₀ of a variable with a 1 behind it, or zeros throughout
+    for one that was never observed, where the prior then has no say.
+    """
+
+    count: float | Tensor
+    centres: Mapping[FamilyGroup, Float[Tensor, "V S_1"]]
+
+    def at(self, group: FamilyGroup) -> Float[Tensor, "V S_1"]:
+        """φ₀ of one family's variables, beside its parameters."""
+        if group not in self.centres:
+            raise ValueError("prior was made for another model; make one with pseudo_counts(model)")
+        return self.centres[group].to(group.variables.device)
+
+    def of(self, block: LeafBlock) -> LeafStatistics:
+        """What is added to the statistics of each entry of a block: the same for all of them."""
+        counts = self.at(block.group)[block.columns.reshape(-1)] * self.count
+        return LeafStatistics(counts[None, :, -1], counts[None, :, :-1])
 
 
 class LeafBlock(nn.Module):
@@ -175,20 +199,29 @@ class LeafBlock(nn.Module):
         stored = self.stored.detach().contiguous()
         return Pairs(self.leaves, self.columns, stored, self.group.raw_hyper)
 
-    def update_(self, statistic: LeafStatistics, step_size: float | Tensor) -> None:
+    def update_(
+        self,
+        statistic: LeafStatistics,
+        step_size: float | Tensor,
+        prior: LeafPrior | None = None,
+    ) -> None:
         """The M-step of the leaves, given Σ p_L and Σ p_L T(x)."""
         family = self.family
+        pseudo = None if prior is None else prior.of(self)
         room = _CPU_BLOCK if self.stored.device.type == "cpu" else _GPU_BLOCK
         entries = max(1, room // statistic.weighted[0].numel())
         size = step_size.to(statistic.total) if isinstance(step_size, Tensor) else step_size
         for start in range(0, self.stored.shape[0], entries):
             some = slice(start, start + entries)
             old, total = self.stored[some], statistic.total[some].unsqueeze(-1)
+            weighted = statistic.weighted[some]
+            if pseudo is not None:
+                total, weighted = total + pseudo.total.unsqueeze(-1), weighted + pseudo.weighted
             reached = total > 0
             # On a GPU it is cheaper to choose everywhere than to wait for an answer.
             everything = not total.is_cuda and bool(reached.all())
             phi = family.phi_of(old.double())
-            new = torch.lerp(phi, statistic.weighted[some] / total, size)
+            new = torch.lerp(phi, weighted / total, size)
             new = new if everything else torch.where(reached, new, phi)
             new = family.project(family.store(new))
             old.copy_(new if everything else torch.where(reached, new.to(old.dtype), old))

@@ -97,7 +97,8 @@ class MixingLayer(SumLayer):
             most = self.groups[-1][1]
             triton.backward(weight, nodes, index, self.ends, written, above, below, most)
             if isinstance(statistic, Step):
-                triton.step(weight, nodes, index, self.ends, below, statistic.on(weight))
+                size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
+                triton.step(weight, nodes, index, self.ends, below, size, pseudo)
             elif statistic is not None:
                 triton.statistics(weight, nodes, index, below, statistic)
             return None

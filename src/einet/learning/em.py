@@ -9,17 +9,52 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.base import Model
+from einet.data.batch import as_batch
 from einet.learning.learner import Learner
+from einet.learning.prior import Prior, PseudoCounts
 from einet.learning.schedules import Schedule
 from einet.learning.statistics import Statistics
 
 __all__ = ["EM", "StochasticEM"]
 
 
-class EM(Learner):
+class _WithPrior(Learner):
+    """A learner that may have a prior: it gets its scale and place from the training rows."""
+
+    def __init__(self, prior: Prior | None) -> None:
+        if prior is not None and not isinstance(prior, Prior):
+            raise TypeError(f"prior must be an einet.Prior or None, got {type(prior).__name__}")
+        self.prior = None if prior is None or prior.flat else prior
+        self._counts: PseudoCounts | None = None
+
+    def start(
+        self, model: Model, x: Any = None, observed: Any = None, *, weights: Any = None
+    ) -> None:
+        self._counts = None
+        if self.prior is not None and x is not None:
+            self._counts = self.prior.pseudo_counts(model, x, observed, weights=weights)
+
+    def finish(self, model: Model) -> None:
+        self._counts = None
+
+    def _pseudo_counts(self) -> PseudoCounts | None:
+        """Those of all training rows; None without a prior."""
+        if self.prior is not None and self._counts is None:
+            raise RuntimeError(
+                "prior has to know the training rows: call start(model, rows) before step, or let "
+                "einet.fit do both"
+            )
+        return self._counts
+
+
+class EM(_WithPrior):
     """Full-batch EM: expected statistics of a whole epoch, then one M-step.
 
-    The training log-likelihood never decreases.
+    The training log-likelihood never decreases; with a prior, the sum of that and the prior's log
+    density does not (see :meth:`PseudoCounts.log_density`).
+
+    Args:
+        prior: Pseudo-counts for sums and leaves; none by default.
 
     Example:
         >>> import einet
@@ -30,7 +65,8 @@ class EM(Learner):
         True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prior: Prior | None = None) -> None:
+        super().__init__(prior)
         self._statistics: Statistics | None = None
 
     def step(
@@ -43,6 +79,7 @@ class EM(Learner):
         weights: Any = None,
         progress: float = 0.0,
     ) -> Float[Tensor, ""]:
+        self._pseudo_counts()
         rows = {"labels": labels, "weights": weights}
         if self._statistics is None:
             self._statistics = model.e_step(x, observed, **rows)
@@ -60,14 +97,18 @@ class EM(Learner):
 
     def end_epoch(self, model: Model, progress: float) -> None:
         if self._statistics is not None and bool(self._statistics.rows > 0):
-            model.m_step(self._statistics, 1.0)
+            counts = self._pseudo_counts()
+            if counts is not None:
+                counts = counts.for_rows(float(self._statistics.rows))
+            model.m_step(self._statistics, 1.0, counts)
             self._statistics.zero_()
 
     def finish(self, model: Model) -> None:
+        super().finish(model)
         self._statistics = None
 
 
-class StochasticEM(Learner):
+class StochasticEM(_WithPrior):
     r"""Stochastic EM: after every mini-batch, parameters move by a step λ towards its M-step.
 
     .. math:: w \leftarrow (1-\lambda) w + \lambda w^\text{mini}, \quad
@@ -76,13 +117,16 @@ class StochasticEM(Learner):
     Args:
         step_size: λ in (0, 1], or a schedule: a function from progress in [0, 1] to λ, such as
             :func:`einet.linear`.
+        prior: Pseudo-counts for sums and leaves; none by default. A mini-batch gets its share of
+            them, so that their strength does not depend on the batch size.
 
     Example:
         >>> import einet
         >>> optimizer = einet.StochasticEM(step_size=einet.linear(0.5, 0.05))
     """
 
-    def __init__(self, step_size: float | Schedule = 0.5) -> None:
+    def __init__(self, step_size: float | Schedule = 0.5, prior: Prior | None = None) -> None:
+        super().__init__(prior)
         if not isinstance(step_size, Callable):
             _check_step_size(step_size)
         self.step_size = step_size
@@ -98,7 +142,21 @@ class StochasticEM(Learner):
         progress: float = 0.0,
     ) -> Float[Tensor, ""]:
         size = self.step_size_at(progress)
-        return model.em_step(x, observed, labels=labels, weights=weights, step_size=size)
+        counts = self._pseudo_counts()
+        if counts is None:
+            return model.em_step(x, observed, labels=labels, weights=weights, step_size=size)
+        batch = as_batch(
+            x,
+            model.num_variables,
+            observed,
+            labels=labels,
+            weights=weights,
+            num_classes=model.num_classes,
+            device=model.device,
+        )
+        # A sum of weights stays on the device: reading it would wait for a GPU in every step.
+        rows = float(len(batch)) if batch.weights is None else batch.weights.sum()
+        return model.em_step(batch, step_size=size, prior=counts.for_rows(rows))
 
     def step_size_at(self, progress: float) -> float:
         size = self.step_size(progress) if callable(self.step_size) else self.step_size

@@ -108,7 +108,7 @@ def fit(
     del data, held_out
     with Interrupt() as interrupt, Bar(epochs, steps, progress) as bar:
         try:
-            learner.start(model)
+            learner.start(model, rows.batch)
             loop = _Loop(model, learner, interrupt, bar, batch_size, steps)
             return loop.run(rows, others, epochs, patience, torch.Generator().manual_seed(seed))
         finally:

@@ -140,7 +140,9 @@ class Gradient(Learner):
         self._options = options
         self._optimizer: torch.optim.Optimizer | None = None
 
-    def start(self, model: Model) -> None:
+    def start(
+        self, model: Model, x: Any = None, observed: Any = None, *, weights: Any = None
+    ) -> None:
         attach(model)
         try:
             self._optimizer = self._make(model.parameters(), **self._options)

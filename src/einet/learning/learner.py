@@ -16,8 +16,16 @@ __all__ = ["Learner"]
 class Learner(ABC):
     """A way of learning: what :func:`einet.fit` does with a mini-batch and at an epoch's end."""
 
-    def start(self, model: Model) -> None:  # noqa: B027 (these may stay empty)
-        """Called once before the first step."""
+    def start(  # noqa: B027 (these may stay empty)
+        self, model: Model, x: Any = None, observed: Any = None, *, weights: Any = None
+    ) -> None:
+        """Called once before the first step.
+
+        Args:
+            model: The model to learn, its leaves already set from data.
+            x, observed, weights: All the training rows. What :func:`einet.fit` gives as ``x`` is a
+                :class:`~einet.data.Batch`, as in :meth:`step`.
+        """
 
     @abstractmethod
     def step(

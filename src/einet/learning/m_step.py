@@ -14,6 +14,7 @@ from einet.kernels.update import RELATIVE_FLOOR, step_
 from einet.layers import SumLayer
 
 if TYPE_CHECKING:
+    from einet.learning.prior import PseudoCounts
     from einet.learning.statistics import EinetStatistics
     from einet.model import Einet
 
@@ -24,19 +25,28 @@ _CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
 
 
 @torch.no_grad()
-def m_step(model: Einet, statistics: EinetStatistics, step_size: float | Tensor = 1.0) -> None:
+def m_step(
+    model: Einet,
+    statistics: EinetStatistics,
+    step_size: float | Tensor = 1.0,
+    prior: PseudoCounts | None = None,
+) -> None:
     r"""Average the parameters with those that maximise the expected log-likelihood.
 
     With :math:`w^\text{mini} \propto w \sum n` (bounded below) and
     :math:`\phi^\text{mini} = \sum p_L T / \sum p_L`, every parameter moves to
     :math:`(1-\lambda)\,\cdot + \lambda\,\cdot^\text{mini}`. A sum or leaf that no row reached keeps
     what it had.
+
+    The pseudo-counts of a ``prior`` join those of the rows, and every parameter then moves towards
+    the maximum a posteriori. There is none for the class prior.
     """
     check_canonical(model)
+    sums, leaves = (None, None) if prior is None else (prior.sums, prior.leaves)
     for layer, statistic in zip(model.circuit.sum_layers, statistics.weights, strict=True):
-        update_weights(layer, statistic, step_size)
+        update_weights(layer, statistic, step_size, sums)
     for block, statistic in zip(model.leaf.leaf_blocks, statistics.leaves, strict=True):
-        block.update_(statistic, step_size)
+        block.update_(statistic, step_size, leaves)
     update_classes(model, statistics.classes, step_size)
 
 
@@ -46,13 +56,18 @@ def check_canonical(model: Einet) -> None:
         raise RuntimeError("EM cannot update a model inside einet.unconstrained; leave it first")
 
 
-def update_weights(layer: SumLayer, statistic: Tensor, step_size: float | Tensor) -> None:
-    """The M-step of one layer's weights, given Σ ∂log P/∂w."""
+def update_weights(
+    layer: SumLayer,
+    statistic: Tensor,
+    step_size: float | Tensor,
+    pseudo: float | Tensor | None = None,
+) -> None:
+    """The M-step of one layer's weights, given Σ ∂log P/∂w and the pseudo-count of each sum."""
     for w, n in zip(layer.simplices(layer.weight), layer.simplices(statistic), strict=True):
         rows = max(1, _block(w) // (w.shape[-1] * w.shape[-2]))
         for start in range(0, w.shape[0], rows):
             some = w[start : start + rows]
-            step_(some, some * n[start : start + rows], step_size, axis=-1)
+            step_(some, some * n[start : start + rows], step_size, axis=-1, pseudo=pseudo)
 
 
 @torch.no_grad()

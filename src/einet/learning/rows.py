@@ -71,6 +71,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self._batch)
 
+    @property
+    def batch(self) -> Batch:
+        """All rows, wherever they lie."""
+        return self._batch
+
     def batches(self, size: int, order: Int[Tensor, " rows"] | None = None) -> Iterator[Batch]:
         """Mini-batches on the model's device, in the given order or as they come."""
         if order is not None:

@@ -9,12 +9,22 @@ from torch.nn.utils import parametrize
 
 from einet.model import Einet
 
-__all__ = ["FORMAT", "KEY", "VERSION", "FormatError", "compiled_order", "is_typed", "release"]
+__all__ = [
+    "FORMAT",
+    "KEY",
+    "VERSION",
+    "FormatError",
+    "compiled_order",
+    "is_typed",
+    "release",
+    "version_of",
+]
 
 #: The name of the format, which no other safetensors file bears.
 FORMAT = "einet.model"
-#: The version of the format that is written. A change that older releases cannot read raises it.
-VERSION = 1
+#: The newest version of the format. A change that older releases cannot read raises it; a file has
+#: the lowest version that can say what is in it, so that they read what they can.
+VERSION = 2
 #: All metadata are one JSON text under one key: the order of several keys changes from run to run,
 #: and with it the bytes of a file whose content did not change.
 KEY = "einet"
@@ -28,6 +38,12 @@ def release() -> str:
     import einet
 
     return einet.__version__
+
+
+def version_of(description: dict[str, Any]) -> int:
+    """The version that a description of a model needs: 2 with linear sums, 1 without."""
+    parts = description.get("components", [])
+    return max([2 if description.get("sums") == "linear" else 1, *map(version_of, parts)])
 
 
 def is_typed(name: str, tensor: Tensor) -> bool:

@@ -143,6 +143,8 @@ def _build_einet(
         _families(_field(description, "families", list), graph.num_variables, prefix, tensors),
         num_sums=_field(description, "num_sums", int),
         num_leaves=_field(description, "num_leaves", int),
+        # The first version knows of one kind only.
+        sums=_field({"sums": "einsum", **description}, "sums", str),
         num_classes=_field(description, "num_classes", int),
     )
     model.initialized = _field(description, "initialized", bool)

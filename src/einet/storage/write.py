@@ -19,7 +19,7 @@ from einet.base import Model
 from einet.families import FAMILIES
 from einet.mixture import Mixture
 from einet.model import Einet
-from einet.storage.format import FORMAT, KEY, VERSION, compiled_order, is_typed, release
+from einet.storage.format import FORMAT, KEY, compiled_order, is_typed, release, version_of
 from einet.structures import RegionGraph
 
 __all__ = ["save"]
@@ -47,11 +47,12 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
         True
     """
     graphs: dict[RegionGraph, str] = {}
+    description = _describe(model, graphs)
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": version_of(description),
         "einet": release(),
-        "model": _describe(model, graphs),
+        "model": description,
     }
     tensors = dict(_canonical(model))
     for graph, name in graphs.items():
@@ -81,6 +82,7 @@ def _describe(model: Model, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         "kind": "Einet",
         "dtype": _common_dtype(model),
         "graph": graphs.setdefault(model.graph, f"graphs.{len(graphs)}"),
+        "sums": model.sums,
         "num_sums": model.num_sums,
         "num_leaves": model.num_leaves,
         "num_classes": model.num_classes,

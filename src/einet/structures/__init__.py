@@ -6,7 +6,9 @@ its line below.
 
 from einet.structures.builder import RegionGraphBuilder
 from einet.structures.checks import StructureError
+from einet.structures.chow_liu import chow_liu
 from einet.structures.graph import Partition, RegionGraph
+from einet.structures.mutual_information import mutual_information
 from einet.structures.poon_domingos import poon_domingos
 from einet.structures.random_trees import random_trees
 
@@ -15,6 +17,8 @@ __all__ = [
     "RegionGraph",
     "RegionGraphBuilder",
     "StructureError",
+    "chow_liu",
+    "mutual_information",
     "poon_domingos",
     "random_trees",
 ]

@@ -54,6 +54,24 @@ class TestGaussian:
         x = normal_rows(6, size + 1) + 3.0
         Both(graph_of(size, 1), einet.Gaussian(), 3, device, x.nan_to_num(1.0)).all(x)
 
+    @on_devices
+    @pytest.mark.parametrize("K", [3, 20])
+    @pytest.mark.parametrize("missing", [0.0, 0.1])
+    def test_large_scopes_are_divided(self, missing: float, K: int, device: str) -> None:
+        """Few leaves of many variables; with few entries and with more, which trust data more."""
+        x = normal_rows(5, 201, missing=missing)
+        both = Both(graph_of(200, 1), einet.Gaussian(), K, device, normal_rows(9, 201, 1))
+        both.all(x)
+        x[2, 150] = INF
+        both.values(x)
+
+    @on_devices
+    def test_large_scopes_of_several_families(self, device: str) -> None:
+        family = [*[einet.Gaussian()] * 140, *[einet.Bernoulli()] * 10]
+        x = normal_rows(4, 150, missing=0.1)
+        x[:, 140:] = (x[:, 140:] > 0).float().masked_fill(x[:, 140:].isnan(), NAN)
+        Both(graph_of(149, 1), family, 3, device).all(x)
+
     @pytest.mark.gpu
     @pytest.mark.parametrize(("K", "batch"), [(64, 500), (256, 100), (10, 2000), (1000, 33)])
     def test_large(self, K: int, batch: int) -> None:
@@ -175,6 +193,24 @@ class TestProduct:
         x = torch.arange(8 * batch, dtype=torch.float32).view(batch, 8) * 7 % 4 + 1
         x[:, 1:5][torch.arange(4 * batch).view(batch, 4) % 3 == 0] = NAN
         Both(graph_of(3, 1, 4), family, K, device).all(x)
+
+    @on_devices
+    @pytest.mark.parametrize("K", [3, 20])
+    @pytest.mark.parametrize("missing", [0.0, 0.1])
+    def test_large_scopes_are_divided(self, missing: float, K: int, device: str) -> None:
+        """Few leaves of many variables; with few entries and with more, which trust data more."""
+        x = normal_rows(5, 201, missing=missing)
+        both = Both(graph_of(200, 1), einet.Gaussian(), K, device, normal_rows(9, 201, 1))
+        both.all(x)
+        x[2, 150] = INF
+        both.values(x)
+
+    @on_devices
+    def test_large_scopes_of_several_families(self, device: str) -> None:
+        family = [*[einet.Gaussian()] * 140, *[einet.Bernoulli()] * 10]
+        x = normal_rows(4, 150, missing=0.1)
+        x[:, 140:] = (x[:, 140:] > 0).float().masked_fill(x[:, 140:].isnan(), NAN)
+        Both(graph_of(149, 1), family, 3, device).all(x)
 
     @pytest.mark.gpu
     @pytest.mark.parametrize(("K", "batch"), [(64, 500), (256, 100), (10, 500), (1000, 33)])

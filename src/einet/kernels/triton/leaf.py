@@ -13,7 +13,7 @@ from torch import Tensor
 from einet.families import ExponentialFamily
 from einet.kernels.leaf import FusedEvidence
 from einet.kernels.triton import leaf_evidence, leaf_gaussian, leaf_product, leaf_table
-from einet.kernels.triton.leaf_common import Out, Pairs, as_step, scale
+from einet.kernels.triton.leaf_common import Added, Out, Pairs, as_step, scale
 
 __all__ = ["Out", "Pairs", "add_statistics", "evidence", "scale_values", "step", "values"]
 
@@ -93,8 +93,19 @@ def add_statistics(
             leaf_product.add_statistics(pairs, seen.cells, flow, total, weighted)
 
 
-def step(pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: float | Tensor) -> bool:
-    """The M-step of a block, if there is a kernel that does all of it; whether there is."""
+def step(
+    pairs: Pairs,
+    seen: FusedEvidence,
+    flow: Tensor,
+    step_size: float | Tensor,
+    pseudo: float | Tensor | None = None,
+    centres: Tensor | None = None,
+) -> bool:
+    """The M-step of a block, if there is a kernel that does all of it; whether there is.
+
+    With a prior, ``pseudo`` is the pseudo-count of each density and ``centres[V, S + 1]`` where it
+    lies (see layers.LeafPrior).
+    """
     if seen.batch == 0:
         return True
     if seen.kind == "product":
@@ -103,10 +114,13 @@ def step(pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: float | Ten
         return False
     with _on(pairs.stored):
         size = as_step(step_size, pairs.stored)
+        added = None
+        if pseudo is not None and centres is not None:
+            added = Added(as_step(pseudo, pairs.stored), centres.contiguous())
         if seen.kind == "centred":
-            leaf_gaussian.step(pairs, seen, flow, size)
+            leaf_gaussian.step(pairs, seen, flow, size, added)
         else:
-            leaf_table.step(pairs, seen.cells, flow, size)
+            leaf_table.step(pairs, seen.cells, flow, size, added)
     return True
 
 

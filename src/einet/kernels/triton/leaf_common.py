@@ -11,20 +11,25 @@ import triton.language as tl
 from torch import Tensor
 
 __all__ = [
+    "Added",
     "Out",
     "Pairs",
     "as_step",
     "cdiv",
+    "combine",
     "forward_tile",
     "launch",
     "power_of_2",
     "scale",
+    "scope_part",
     "statistics_tile",
     "store_values",
 ]
 
 # Programs that fill a large GPU (an H200 has 132 multiprocessors) with some to spare.
 _ENOUGH = 512
+# Variables of a leaf that are worth a program of their own.
+_FEWEST_VARIABLES = 32
 # Terms that are added in float32 before their sum is added in float64.
 _CHUNK = 4
 
@@ -47,6 +52,17 @@ class Pairs:
         """n, s, K and the number of pairs."""
         n, s = self.columns.shape
         return n, s, self.stored.shape[0], n * s
+
+
+@dataclass
+class Added:
+    """What a prior adds to the statistics of every density: ``count`` times a row of ``centres``.
+
+    ``centres[V, S + 1]`` is float64: φ₀ of each variable and a 1, or zeros where there is no prior.
+    """
+
+    count: Tensor
+    centres: Tensor
 
 
 @dataclass
@@ -95,6 +111,17 @@ def forward_tile(n: int, s: int, K: int, batch: int) -> dict[str, int]:
     while warps < 8 and cells // (32 * warps) > 4 and n * cdiv(batch, columns) < _ENOUGH:
         warps *= 2
     return {"CHUNK": min(_CHUNK, power_of_2(s)), "BK": entries, "BB": columns, "num_warps": warps}
+
+
+def scope_part(programs: int, s: int) -> int:
+    """How many variables of a leaf one program takes: 0 for all, where there are enough programs.
+
+    A few leaves of many variables, as in images, would otherwise keep a GPU waiting.
+    """
+    if programs >= _ENOUGH or s < 4 * _FEWEST_VARIABLES:
+        return 0
+    parts = min(cdiv(_ENOUGH, programs), s // _FEWEST_VARIABLES)
+    return cdiv(cdiv(s, parts), _CHUNK) * _CHUNK
 
 
 def statistics_tile(rows: int, K: int) -> dict[str, int]:
@@ -151,6 +178,34 @@ def _scale(
     at = total + node * t_node + k * t_k + b
     values = tl.load(at, mask=(b < batch) & (k < K), other=0.0)
     store_values(values, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, True)
+
+
+@triton.jit
+def _combine(
+    parts, count, leaves, v, v_node, v_k, m, m_node, total, t_node, t_k, K, batch,
+    ALONE: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    leaf = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
+    k = tl.arange(0, BK)[None, :]
+    there = (b < batch) & (k < K)
+    sums = tl.zeros([BB, BK], tl.float64)
+    for part in range(count):
+        row = part * tl.num_programs(0) + leaf
+        sums += tl.load(parts + (row * K + k) * batch + b, mask=there, other=0.0)
+    node = tl.load(leaves + leaf)
+    store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
+
+
+def combine(parts: Tensor, leaves: Tensor, out: Out) -> None:
+    """Add up log values ``[parts, leaves, K, batch]`` and put them where they belong."""
+    count, n, K, batch = parts.shape
+    tile = forward_tile(n, 1, K, batch)
+    tile.pop("CHUNK")
+    launch(
+        _combine, (n, cdiv(batch, tile["BB"])), parts, count, leaves, *out.arguments, K, batch,
+        ALONE=out.total is None, **tile,
+    )  # fmt: skip
 
 
 def scale(out: Out) -> None:

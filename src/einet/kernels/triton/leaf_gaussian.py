@@ -15,12 +15,15 @@ from torch import Tensor
 
 from einet.kernels.leaf import FusedEvidence
 from einet.kernels.triton.leaf_common import (
+    Added,
     Out,
     Pairs,
     cdiv,
+    combine,
     forward_tile,
     launch,
     power_of_2,
+    scope_part,
     statistics_tile,
     store_values,
 )
@@ -69,20 +72,26 @@ def _any_hole(
 def _forward(
     constants, z, holes, leaves, columns, v, v_node, v_k, m, m_node, total, t_node, t_k,
     s, K, batch, blocks,
-    ALONE: tl.constexpr, CAREFUL: tl.constexpr, CHUNK: tl.constexpr,
+    ALONE: tl.constexpr, CAREFUL: tl.constexpr, CHUNK: tl.constexpr, PART: tl.constexpr,
     SCOPE: tl.constexpr, SAMPLES: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
+    """With PART each program takes so many variables of a leaf; ``total`` then holds all parts."""
     leaf = tl.program_id(0).to(tl.int64)
     b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
     k = tl.arange(0, BK)[None, :]
     sums = tl.zeros([BB, BK], tl.float64)
     infinite = tl.zeros([BB, 1], tl.int32)
+    begin, end = 0, s
+    if PART:
+        begin = tl.program_id(2) * PART
+        end = tl.minimum(begin + PART, s)
+    pair = leaf * s + begin
     first = tl.program_id(1) * BB
-    if CAREFUL or _any_hole(holes, columns, leaf * s, s, first, blocks, SCOPE, SAMPLES, BB):
-        for start in range(0, s, CHUNK):
+    if CAREFUL or _any_hole(holes, columns, pair, end - begin, first, blocks, SCOPE, SAMPLES, BB):
+        for start in range(begin, end, CHUNK):
             part = tl.zeros([BB, BK], tl.float32)
             for offset in tl.static_range(CHUNK):
-                more = start + offset < s
+                more = start + offset < end
                 pair = leaf * s + start + offset
                 column = tl.load(columns + pair, mask=more, other=0)
                 x = tl.load(z + column * batch + b, mask=(b < batch) & more, other=float("nan"))
@@ -100,10 +109,10 @@ def _forward(
             sums += tl.maximum(part, -3e38).to(tl.float64)
     else:
         peaks = tl.zeros([1, BK], tl.float64)
-        for start in range(0, s, CHUNK):
+        for start in range(begin, end, CHUNK):
             part = tl.zeros([BB, BK], tl.float32)
             for offset in tl.static_range(CHUNK):
-                more = start + offset < s
+                more = start + offset < end
                 pair = leaf * s + start + offset
                 column = tl.load(columns + pair, mask=more, other=0)
                 x = tl.load(z + column * batch + b, mask=(b < batch) & more, other=0.0)
@@ -117,6 +126,10 @@ def _forward(
             sums += tl.maximum(part, -3e38).to(tl.float64)
         sums += peaks
     sums = tl.where(infinite > 0, float("-inf"), sums)
+    if PART:
+        row = tl.program_id(2).to(tl.int64) * tl.num_programs(0) + leaf
+        tl.store(total + (row * K + k) * batch + b, sums, mask=(b < batch) & (k < K))
+        return
     node = tl.load(leaves + leaf)
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
@@ -136,20 +149,30 @@ def forward(pairs: Pairs, seen: FusedEvidence, out: Out, stored: Tensor | None =
         BP=32, BK=size,
     )  # fmt: skip
     tile = forward_tile(n, s, K, batch)
+    part = scope_part(n * cdiv(batch, tile["BB"]), s)
+    parts = cdiv(s, part) if part else 1
+    arguments = out.arguments
+    scratch = None
+    if part:
+        scratch = torch.empty(parts, n, K, batch, dtype=torch.float64, device=z.device)
+        arguments = (*arguments[:5], scratch, 0, 0)
     launch(
-        _forward, (n, cdiv(batch, tile["BB"])),
-        constants, z, holes, pairs.leaves, pairs.columns, *out.arguments,
+        _forward, (n, cdiv(batch, tile["BB"]), parts),
+        constants, z, holes, pairs.leaves, pairs.columns, *arguments,
         s, K, batch, holes.shape[1],
-        ALONE=out.total is None, CAREFUL=K <= _FEW, SCOPE=power_of_2(s), SAMPLES=SAMPLES, **tile,
+        ALONE=out.total is None, CAREFUL=K <= _FEW, PART=part,
+        SCOPE=power_of_2(part or s), SAMPLES=SAMPLES, **tile,
     )  # fmt: skip
+    if scratch is not None:
+        combine(scratch, pairs.leaves, out)
 
 
 @triton.jit
 def _backward(
     flow, f_node, f_k, z, holes, stored, leaves, columns,
-    scale, min_variance, max_variance, relative_floor, step_size, total, weighted,
+    scale, min_variance, max_variance, relative_floor, step_size, pseudo, centres, total, weighted,
     s, K, batch, pairs, blocks,
-    UPDATE: tl.constexpr, CAREFUL: tl.constexpr, BLOCKS: tl.constexpr,
+    UPDATE: tl.constexpr, PRIOR: tl.constexpr, CAREFUL: tl.constexpr, BLOCKS: tl.constexpr,
     BR: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     leaf = tl.program_id(0).to(tl.int64)
@@ -201,6 +224,16 @@ def _backward(
     first = tl.sum(s1, 2, keep_dims=True).to(tl.float64)
     second = tl.sum(s2, 2, keep_dims=True).to(tl.float64)
     mu = mean.to(tl.float64)
+    if PRIOR:
+        # Rows with the mean and variance of φ₀ = (m, m² + v), seen from μ like all others.
+        centre = centres + column * 3
+        present = tl.load(centre + 2, mask=own, other=0.0)
+        m = tl.load(centre, mask=own, other=0.0)
+        v = tl.load(centre + 1, mask=own, other=0.0) - m * m
+        added = tl.load(pseudo).to(tl.float64) * present
+        zeroth += added
+        first += added * (m - mu)
+        second += added * (v + (m - mu) * (m - mu))
     if UPDATE:
         size = tl.load(step_size).to(tl.float64)
         variance = tl.load(at + 1, mask=known, other=1.0).to(tl.float64)
@@ -230,9 +263,11 @@ def _backward(
         tl.store(to + 1, z2, mask=known)
 
 
-def step(pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: Tensor) -> None:
+def step(
+    pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: Tensor, added: Added | None = None
+) -> None:
     """A step of stochastic EM, in place."""
-    _launch_backward(pairs, seen, flow, step_size, None, None)
+    _launch_backward(pairs, seen, flow, step_size, None, None, added)
 
 
 def add_statistics(
@@ -249,6 +284,7 @@ def _launch_backward(
     step_size: Tensor | None,
     total: Tensor | None,
     weighted: Tensor | None,
+    added: Added | None = None,
 ) -> None:
     n, s, K, count = pairs.sizes
     z, holes = seen.cells, seen.holes
@@ -262,8 +298,11 @@ def _launch_backward(
         flow, *flow.stride()[:2], z, holes, pairs.stored, pairs.leaves, pairs.columns,
         hyper["scale"], hyper["min_variance"], hyper["max_variance"], hyper["relative_floor"],
         unused if step_size is None else step_size,
+        unused if added is None else added.count,
+        unused if added is None else added.centres,
         unused if total is None else total,
         unused if weighted is None else weighted,
         s, K, z.shape[1], count, blocks,
-        UPDATE=step_size is not None, CAREFUL=K <= _FEW, BLOCKS=power_of_2(blocks), **tile,
+        UPDATE=step_size is not None, PRIOR=added is not None, CAREFUL=K <= _FEW,
+        BLOCKS=power_of_2(blocks), **tile,
     )  # fmt: skip

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from einet.kernels.triton.leaf_common import (
+    Added,
     Out,
     Pairs,
     cdiv,
@@ -200,11 +201,14 @@ def _step(
     num_categories,
     min_probability,
     step_size,
+    pseudo,
+    centres,
     s,
     K,
     batch,
     pairs,
     S,
+    PRIOR: tl.constexpr,
     BK: tl.constexpr,
     BS: tl.constexpr,
     BB: tl.constexpr,
@@ -216,6 +220,10 @@ def _step(
     column = tl.load(columns + pair)
     entry = flow + node * f_node + k[:, None] * f_k
     counts, _ = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
+    if PRIOR:
+        # Zeros where a variable was never observed, so that nothing is added there.
+        centre = tl.load(centres + column * (S + 1) + state, mask=state < S, other=0.0)
+        counts += (tl.load(pseudo).to(tl.float64) * centre).to(tl.float32)[None, :]
     valid = state < tl.load(num_categories + column).to(tl.int32)
     least = tl.load(min_probability + column).to(tl.float32)
     size = tl.load(step_size).to(tl.float32)
@@ -265,7 +273,9 @@ def add_statistics(
     )  # fmt: skip
 
 
-def step(pairs: Pairs, states: Tensor, flow: Tensor, step_size: Tensor) -> None:
+def step(
+    pairs: Pairs, states: Tensor, flow: Tensor, step_size: Tensor, added: Added | None = None
+) -> None:
     """A step of stochastic EM, in place, for up to ``LARGEST_STEP`` states."""
     _, s, K, count = pairs.sizes
     S, batch = pairs.stored.shape[-1], states.shape[1]
@@ -274,5 +284,7 @@ def step(pairs: Pairs, states: Tensor, flow: Tensor, step_size: Tensor) -> None:
         _step, (count, cdiv(K, tile["BK"])),
         flow, *flow.stride()[:2], states, pairs.stored, pairs.leaves, pairs.columns,
         pairs.hyper["num_categories"], pairs.hyper["min_probability"], step_size,
-        s, K, batch, count, S, **tile,
+        step_size if added is None else added.count,
+        step_size if added is None else added.centres,
+        s, K, batch, count, S, PRIOR=added is not None, **tile,
     )  # fmt: skip

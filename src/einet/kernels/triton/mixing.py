@@ -167,6 +167,7 @@ def step(
     ends: Int[Tensor, " regions_1"],
     gradient: Float[Tensor, "nodes K_max batch"],
     step_size: Float[Tensor, ""],
+    pseudo: Float[Tensor, ""] | None = None,
 ) -> None:
     """Move the weights by a step of stochastic EM, in place (see kernels.update.step_)."""
     counts = weight.new_empty(weight.shape)
@@ -174,8 +175,9 @@ def step(
     outputs = weight.shape[1]
     grid = (ends.shape[0] - 1,)
     _step[grid](
-        weight, counts, ends, step_size, outputs, RELATIVE_FLOOR, K=triton.next_power_of_2(outputs)
-    )
+        weight, counts, ends, step_size, step_size if pseudo is None else pseudo,
+        outputs, RELATIVE_FLOOR, PRIOR=pseudo is not None, K=triton.next_power_of_2(outputs),
+    )  # fmt: skip
 
 
 def _sum_flows(
@@ -214,23 +216,29 @@ def _counts(
 
 
 @triton.jit
-def _step(weight, counts, ends, step_size, num_outputs, relative_floor, K: tl.constexpr):
+def _step(
+    weight, counts, ends, step_size, pseudo, num_outputs, relative_floor,
+    PRIOR: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
     region = tl.program_id(0)
     k = tl.arange(0, K)
     here = k < num_outputs
     first, last = tl.load(ends + region), tl.load(ends + region + 1)
     size = tl.load(step_size).to(tl.float32)
     floor = relative_floor / (last - first).to(tl.float32)
+    each = 0.0
+    if PRIOR:
+        each = tl.load(pseudo).to(tl.float32) / (last - first).to(tl.float32)
     total = tl.zeros([K], tl.float32)
     for edge in range(first, last):
-        total += tl.load(counts + edge * num_outputs + k, mask=here, other=0.0)
+        total += tl.load(counts + edge * num_outputs + k, mask=here, other=0.0) + each
     raised = tl.zeros([K], tl.float32)
     for edge in range(first, last):
-        n = tl.load(counts + edge * num_outputs + k, mask=here, other=0.0)
+        n = tl.load(counts + edge * num_outputs + k, mask=here, other=0.0) + each
         raised += tl.maximum(n, total * floor)
     raised = tl.maximum(raised, TINY)
     for edge in range(first, last):
-        n = tl.load(counts + edge * num_outputs + k, mask=here, other=0.0)
+        n = tl.load(counts + edge * num_outputs + k, mask=here, other=0.0) + each
         w = tl.load(weight + edge * num_outputs + k, mask=here, other=0.0)
         target = tl.maximum(n, total * floor) / raised
         new = tl.where(total > 0, (1 - size) * w + size * target, w)

@@ -31,7 +31,7 @@ def statistics(
 
     ``gradient`` is ∂log P/∂v of the sums and ``peak`` what their values were divided by.
     """
-    _reduce(into, nodes, edges, gradient, peak, None, None, precision)
+    _reduce(into, nodes, edges, gradient, peak, None, None, precision, None)
 
 
 def step(
@@ -43,14 +43,15 @@ def step(
     totals: Float[Tensor, "L blocks K_out"],
     step_size: Float[Tensor, ""],
     precision: str,
+    pseudo: Float[Tensor, ""] | None = None,
 ) -> None:
     """Move the weights by a step of stochastic EM, in place (see kernels.update.step_).
 
     The counts n of a sum add up to its total flow, which is known beforehand: so that statistics,
     target and average take one pass over the weights. Another, short one divides rounding out.
     """
-    _reduce(weight, nodes, edges, gradient, peak, totals, step_size, precision)
-    normalize(weight, totals)
+    _reduce(weight, nodes, edges, gradient, peak, totals, step_size, precision, pseudo)
+    normalize(weight, totals, pseudo)
 
 
 def _reduce(
@@ -62,6 +63,7 @@ def _reduce(
     totals: Tensor | None,
     step_size: Tensor | None,
     precision: str,
+    pseudo: Tensor | None,
 ) -> None:
     num, outputs, options = weight.shape
     batch = nodes.v.shape[-1]
@@ -72,10 +74,11 @@ def _reduce(
     _statistics[(programs,)](
         weight, nodes.v, edges.left, edges.right_or_left, gradient, peak,
         peak if totals is None else totals, peak if step_size is None else step_size,
+        peak if pseudo is None else pseudo,
         batch, nodes.v.stride(0), nodes.v.stride(1), gradient.stride(0), gradient.stride(1),
         edges.num_left, edges.num_right, outputs,
         0 if totals is None else totals.shape[1], RELATIVE_FLOOR / options,
-        UNARY=edges.right is None, STEP=step_size is not None,
+        UNARY=edges.right is None, STEP=step_size is not None, PRIOR=pseudo is not None,
         PRECISION=PRECISIONS[precision], **how,
     )  # fmt: skip
 
@@ -96,11 +99,12 @@ def _reduce_tiles(num: int, outputs: int, right: int, batch: int) -> dict:
 
 @triton.jit
 def _statistics(
-    weight, v, left, right, gradient, sum_peak, totals, step_size,
+    weight, v, left, right, gradient, sum_peak, totals, step_size, pseudo,
     B, v_node, v_k, g_node, g_k,
     num_left: tl.constexpr, num_right: tl.constexpr, num_outputs: tl.constexpr, blocks, floor,
-    UNARY: tl.constexpr, STEP: tl.constexpr, PRECISION: tl.constexpr, K_BLOCK: tl.constexpr,
-    I_BLOCK: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    UNARY: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr, PRECISION: tl.constexpr,
+    K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     k_start = (program % tl.cdiv(num_outputs, K_BLOCK)) * K_BLOCK
@@ -143,7 +147,12 @@ def _statistics(
             part_at = totals + (row64 * blocks + block) * num_outputs + k
             total += tl.load(part_at, mask=k < num_outputs, other=0.0)
         size = tl.load(step_size).to(tl.float32)
-        target = tl.maximum(counts * w / tl.maximum(total, TINY)[None, :], floor)
+        counts *= w
+        if PRIOR:
+            added = tl.load(pseudo).to(tl.float32)
+            total += added
+            counts += added / (num_left * num_right)
+        target = tl.maximum(counts / tl.maximum(total, TINY)[None, :], floor)
         w = tl.where((total > 0)[None, :], (1 - size) * w + size * target, w)
     else:
         w += counts
@@ -151,25 +160,29 @@ def _statistics(
 
 
 def normalize(
-    weight: Float[Tensor, "L K_out IJ"], totals: Float[Tensor, "L blocks K_out"] | None = None
+    weight: Float[Tensor, "L K_out IJ"],
+    totals: Float[Tensor, "L blocks K_out"] | None = None,
+    pseudo: Float[Tensor, ""] | None = None,
 ) -> None:
     """Divide every sum's weights by what they add up to, in place.
 
-    With ``totals``, those of sums without any flow stay as they are.
+    With ``totals``, those of sums without any flow or pseudo-count stay as they are.
     """
     num, outputs, options = weight.shape
     block = min(4096, triton.next_power_of_2(options))
     _normalize[(num * outputs,)](
-        weight, weight if totals is None else totals, options, outputs,
-        0 if totals is None else totals.shape[1],
-        TOTALS=totals is not None, BLOCK=block, num_warps=4 if block > 256 else 1,
+        weight, weight if totals is None else totals, weight if pseudo is None else pseudo,
+        options, outputs, 0 if totals is None else totals.shape[1],
+        TOTALS=totals is not None, PRIOR=pseudo is not None, BLOCK=block,
+        num_warps=4 if block > 256 else 1,
     )  # fmt: skip
 
 
 @triton.jit
 def _normalize(
-    weight, totals, length, num_outputs, blocks, TOTALS: tl.constexpr, BLOCK: tl.constexpr
-):
+    weight, totals, pseudo, length, num_outputs, blocks,
+    TOTALS: tl.constexpr, PRIOR: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     weight += row * length
     total = tl.zeros([BLOCK], tl.float32)
@@ -182,6 +195,8 @@ def _normalize(
         part_at = totals + (row // num_outputs) * blocks * num_outputs + row % num_outputs
         for block in range(blocks):
             flow += tl.load(part_at + block * num_outputs)
+        if PRIOR:
+            flow += tl.load(pseudo).to(tl.float32)
         factor = tl.where(flow > 0, factor, 1.0)
     for start in range(0, length, BLOCK):
         at = start + tl.arange(0, BLOCK)

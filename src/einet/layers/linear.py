@@ -1,0 +1,172 @@
+"""The linear layer: L sums, each over the entries of an element-wise product of its children."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from einet.kernels import linear as kernel
+from einet.kernels.linear import Factors
+from einet.kernels.memory import block_bytes
+from einet.kernels.update import Statistic, Step, collector
+from einet.layers.base import Descent, Values, Visits
+from einet.layers.plan import ProductLayer
+
+if TYPE_CHECKING:
+    from einet.kernels.triton.linear import Edges
+
+__all__ = ["LinearLayer"]
+
+
+class LinearLayer(ProductLayer):
+    r"""Sums over products of equal entries: :math:`S_{lk} = \sum_i W_{lki} \prod_c N_{lci}`.
+
+    A partition may have any number of children, and its weights are a matrix, where those of an
+    :class:`~einet.layers.EinsumLayer` are K matrices: all children of a sum share one latent i.
+
+    Args:
+        children: The node numbers of each sum's children, longer lists first.
+        num_inputs: I, the entries of every child.
+        num_outputs: K, the entries of each sum.
+        start: Where the layer's nodes begin in its target space.
+        target: ``"body"``, or ``"top"`` for the root.
+    """
+
+    children_index: Int[Tensor, " edges"]
+    counts: Int[Tensor, " L"]
+    ends: Int[Tensor, " L_1"]
+
+    def __init__(
+        self,
+        children: list[list[int]],
+        num_inputs: int,
+        num_outputs: int,
+        start: int,
+        target: str = "body",
+    ) -> None:
+        super().__init__()
+        counts = [len(of_sum) for of_sum in children]
+        assert counts == sorted(counts, reverse=True)
+        self.source, self.target = "body", target
+        self.start, self.num_nodes, self.num_outputs = start, len(children), num_outputs
+        self.num_inputs = num_inputs
+        self._sources = [node for of_sum in children for node in of_sum]
+        self._widths = [sum(count > place for count in counts) for place in range(counts[0])]
+        self._fewest = counts[-1]
+        self.register_buffer("children_index", torch.tensor(self._sources))
+        self.register_buffer("counts", torch.tensor(counts))
+        ends = torch.tensor([0, *counts]).cumsum(0)
+        self.register_buffer("ends", ends, persistent=False)
+        self.weight = nn.Parameter(torch.empty(len(children), num_outputs, num_inputs))
+
+    def _factors(self) -> Factors:
+        return Factors(self.children_index, self.ends, self._widths, self.num_inputs)
+
+    def _edges(self) -> Edges:
+        from einet.kernels.triton.linear import Edges
+
+        return Edges(self.children_index, self.ends, self.num_inputs, self.num_leaf_nodes)
+
+    def sources(self) -> list[int]:
+        return self._sources
+
+    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
+        out = self.written(values)
+        if values.fused and not maximise:
+            from einet.kernels.triton import linear as triton
+
+            triton.forward(weight, values.body, self._edges(), out, values.precision)
+        else:
+            kernel.linear_forward(weight, values.body, self._factors(), out, maximise)
+
+    def backpropagate(
+        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
+    ) -> Callable[[], None] | None:
+        above = flow[self.target][self.slots, : self.num_outputs]
+        if values.fused:
+            return self._backpropagate_fused(weight, values, above, flow["body"], statistic)
+        kernel.linear_backward(
+            weight,
+            values.body,
+            self._factors(),
+            self.written(values),
+            above,
+            collector(weight, statistic, axis=-1),
+            flow["body"],
+        )
+        return None
+
+    def _backpropagate_fused(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+    ) -> Callable[[], None] | None:
+        from einet.kernels.triton import linear, linear_weights
+
+        nodes, edges, precision = values.body, self._edges(), values.precision
+        peak = self.written(values).peak
+        room = self.room(below, self.num_inputs)
+        linear.backward(weight, nodes, edges, above, peak, room, self.rows, self.add, precision)
+        self.settle(room, below, self.num_inputs)
+        if isinstance(statistic, Step):
+            size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
+            return partial(
+                linear_weights.step, weight, nodes, edges, above, peak, size, precision, pseudo
+            )
+        if statistic is not None:
+            return partial(
+                linear_weights.statistics, nodes, edges, above, peak, statistic, precision
+            )
+        return None
+
+    def descend(self, visits: Visits, descent: Descent) -> Visits:
+        """One entry is chosen for all children of a sum."""
+        i = torch.empty_like(visits.k)
+        size = self.num_inputs * self.weight.element_size()
+        step = max(1, block_bytes(self.weight.device) * 16 // size)
+        for begin in range(0, len(i), step):
+            part = slice(begin, begin + step)
+            i[part] = descent.pick(self._options(visits[part], descent))
+        counts = self.counts[visits.node]
+        if self._fewest == len(self._widths):
+            # All have as many, so that nobody need wait for their number.
+            total = len(i) * len(self._widths)
+        else:
+            total = int(counts.sum())
+        which = torch.arange(len(i), device=i.device).repeat_interleave(counts, output_size=total)
+        # The first child of a visit is the one after all those of visits before.
+        place = torch.arange(total, device=i.device) - (counts.cumsum(0) - counts)[which]
+        node = self.children_index[self.ends[visits.node[which]] + place]
+        return Visits(node, i[which], visits.sample[which])
+
+    def _options(self, visits: Visits, descent: Descent) -> Float[Tensor, "visits I"]:
+        """How likely each entry is, up to a factor."""
+        weight = self.weight.detach()[visits.node, visits.k]
+        if descent.values is None:
+            return weight
+        v = descent.values.body.v
+        row = visits.sample % v.shape[-1]
+        product = torch.ones_like(weight)
+        exponent = torch.zeros_like(weight, dtype=torch.int64)
+        counts, begin = self.counts[visits.node], self.ends[visits.node]
+        for place in range(len(self._widths)):
+            here = (counts > place).unsqueeze(1)
+            node = self.children_index[torch.where(here[:, 0], begin + place, begin)]
+            factor = v[node, : self.num_inputs, row]
+            kernel.multiply_(product, exponent, torch.where(here, factor, 1.0))
+        kernel.scale_down_(product, exponent)
+        return weight * product
+
+    def simplices(self, tensor: Tensor) -> list[Tensor]:
+        return [tensor]
+
+    def from_simplices(self, views: list[Tensor]) -> Tensor:
+        return views[0]
+
+    def extra_repr(self) -> str:
+        most, fewest = len(self._widths), self._fewest
+        children = str(most) if most == fewest else f"{fewest}-{most}"
+        return f"L={self.num_nodes}, K={self.num_outputs}, I={self.num_inputs}, children={children}"
