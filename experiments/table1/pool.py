@@ -1,0 +1,59 @@
+"""Jobs one after the other, or several at a time in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import torch
+
+from experiments.table1 import entry
+from experiments.table1.entry import Job
+from experiments.table1.store import Store
+
+__all__ = ["outcomes"]
+
+
+def outcomes(
+    jobs: Sequence[Job], store: Store, say: Callable[[Job, str], None], workers: int
+) -> Iterator[tuple[Job, dict[str, Any] | Exception]]:
+    """What came of each job, as soon as it is done. A job that fails does not stop the others."""
+    if workers == 1:
+        for job in jobs:
+            try:
+                yield job, entry.run(job, store, lambda text, job=job: say(job, text))
+            except Exception as error:
+                yield job, error
+        return
+    # A process that has used CUDA cannot be forked.
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        messages = manager.Queue()
+        listener = threading.Thread(
+            target=lambda: [say(job, text) for job, text in iter(messages.get, None)], daemon=True
+        )
+        listener.start()
+        futures = {pool.submit(_run, job, store.folder, messages): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                error = future.exception()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield futures[future], future.result() if error is None else error
+        finally:
+            pool.shutdown(cancel_futures=True)
+            messages.put(None)
+            listener.join()
+
+
+def _run(job: Job, folder: Path, messages: Queue[tuple[Job, str]]) -> dict[str, Any]:
+    """One job in a process of its own."""
+    if job.device == "cpu":
+        # Models this small gain nothing from threads that wait for one another.
+        torch.set_num_threads(1)
+    return entry.run(job, Store(folder), lambda text: messages.put((job, text)))

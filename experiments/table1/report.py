@@ -1,0 +1,104 @@
+"""The table in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from experiments.table1.published import PUBLISHED
+from experiments.table1.settings import Settings
+from experiments.table1.significance import p_better
+
+__all__ = ["markdown", "summary"]
+
+Results = dict[str, dict[str, Any]]
+_TITLES = {"rat": "random trees", "learned": "learnt trees"}
+
+
+def markdown(results: Results) -> str:
+    """All that ``results.json`` says, to read."""
+    parts = [
+        "# Table 1: mean test log-likelihood on 20 binary data sets (nats)",
+        summary(results),
+        "Ours: mean over seeds ± standard error of that mean over seeds; in brackets, over test "
+        "rows. Settings were chosen on validation rows; test rows were read once for each final "
+        "model. p is the paper's one-sided t-test over test rows (two samples, the published model "
+        "taken to spread like ours) of ours being better than the paper's EiNet; below 0.05 it is "
+        "significantly better, above 0.95 significantly worse. ✓: at least as good as the paper's "
+        "EiNet (random trees), as the best published tractable model (learnt trees).",
+        _table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()]),
+        "## Chosen settings",
+        "D depth, R replicas, T trees, K sums, α and β pseudo-counts of the prior on sums and "
+        "leaves, λ step size, B batch size, E epochs; seconds of the search and all final models.",
+        _table(_SETTING_COLUMNS, _setting_rows(results)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(results: Results) -> str:
+    """One sentence for each kind of structure."""
+    sentences = []
+    for kind, title in _TITLES.items():
+        entries = {name: kinds[kind] for name, kinds in results.items() if kind in kinds}
+        if not entries:
+            continue
+        lead = {name: entry["test_ll"] - PUBLISHED[name].einet for name, entry in entries.items()}
+        above = sum(value >= 0 for value in lead.values())
+        significant = sum(_p(name, entry) < 0.05 for name, entry in entries.items())
+        best = sum(entry["test_ll"] >= PUBLISHED[name].best for name, entry in entries.items())
+        near = sum(
+            entry["test_ll"] >= 1.01 * PUBLISHED[name].best for name, entry in entries.items()
+        )
+        sentences.append(
+            f"{title.capitalize()}: at or above the paper's EiNet on {above} of {len(entries)} "
+            f"({significant} significantly), at or above the best published tractable model on "
+            f"{best}, at most 1 % below it on {near}."
+        )
+    return " ".join(sentences) or "No data set is finished yet."
+
+
+_COLUMNS = (
+    "data set", "RAT-SPN", "EiNet", "best published",
+    "ours, random trees", "p", "ours, learnt trees", "p",
+)  # fmt: skip
+_SETTING_COLUMNS = ("data set", "structure", "settings", "valid", "test", "seconds", "device")
+
+
+def _row(name: str, kinds: dict[str, Any]) -> list[str]:
+    paper = PUBLISHED[name]
+    cells = [name, f"{paper.rat_spn:.3f}", f"{paper.einet:.3f}", f"{paper.best:g}"]
+    for kind, goal in (("rat", paper.einet), ("learned", paper.best)):
+        entry = kinds.get(kind)
+        if entry is None:
+            cells += ["", ""]
+            continue
+        reached = " ✓" if entry["test_ll"] >= goal else ""
+        spread = f"{entry['test_se']:.3f} ({entry['test_row_se']:.3f})"
+        cells += [f"{entry['test_ll']:.3f} ± {spread}{reached}", f"{_p(name, entry):.2g}"]
+    return cells
+
+
+def _setting_rows(results: Results) -> Iterable[list[str]]:
+    for name, kinds in results.items():
+        for kind, title in _TITLES.items():
+            if kind in kinds:
+                entry = kinds[kind]
+                yield [
+                    name,
+                    title,
+                    str(Settings(**entry["settings"])),
+                    f"{entry['valid_ll']:.3f}",
+                    f"{entry['test_ll']:.3f}",
+                    f"{entry['seconds']:.0f}",
+                    entry["device"],
+                ]
+
+
+def _p(name: str, entry: dict[str, Any]) -> float:
+    theirs = PUBLISHED[name].einet
+    return p_better(entry["test_ll"], theirs, entry["test_row_sd"], entry["test_rows"])
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -1,0 +1,127 @@
+"""The parts of the experiment that need no training."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from einet.data import debd
+from experiments.table1 import report
+from experiments.table1.published import PUBLISHED
+from experiments.table1.selection import choose
+from experiments.table1.settings import KINDS, Kind, Settings, Stage, plan
+from experiments.table1.significance import p_better
+from experiments.table1.store import Store, write_json
+
+
+def test_every_data_set_has_published_results():
+    assert tuple(PUBLISHED) == debd.names()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize(("variables", "rows"), [(16, 16181), (17, 291326), (180, 1600)])
+def test_the_plan(kind: Kind, quick: bool, variables: int, rows: int):
+    start, stages = plan(kind, variables, rows, quick)
+    survivors = [start]
+    for stage in stages:
+        candidates = stage.candidates(survivors, rows)
+        assert len(set(candidates)) == len(candidates) > 0
+        for settings in candidates:
+            assert settings.kind == kind
+            assert 5 <= settings.epochs <= stage.most_epochs
+            assert settings.num_sums > 0
+            assert settings.trees > 0 or settings.kind == "rat"
+            if kind == "rat":
+                assert 1 <= settings.depth <= math.log2(variables)
+                assert settings.replicas > 0
+            assert Settings(**settings.to_dict()) == settings
+        survivors = candidates[: stage.keep]
+
+
+def test_choose_keeps_the_best_of_every_stage():
+    def near(settings: Settings) -> list[Settings]:
+        values = (settings.num_sums, settings.num_sums + 1, settings.num_sums + 4)
+        return [Settings("rat", value) for value in values]
+
+    asked: list[tuple[str, int]] = []
+
+    def score(stage: str, settings: Settings) -> float | None:
+        asked.append((stage, settings.num_sums))
+        return None if settings.num_sums == 5 else -abs(settings.num_sums - 6.0)
+
+    stages = [Stage("first", 10, 5, 2, near), Stage("second", 10, 5, 1, near)]
+    chosen = choose(Settings("rat", 1), stages, 100, score)
+    first = [number for stage, number in asked if stage == "first"]
+    second = [number for stage, number in asked if stage == "second"]
+    assert first == [1, 2, 5]
+    assert second == [2, 3, 6, 1, 5]  # around 2 and 1, the best two that could be trained
+    assert chosen.num_sums == 6
+    with pytest.raises(RuntimeError, match="no model of the stage 'first'"):
+        choose(Settings("rat", 1), stages, 100, lambda stage, settings: None)
+
+
+def test_the_t_test_is_that_of_two_samples():
+    generator = np.random.default_rng(0)
+    ours = generator.normal(size=200)
+    # A second sample with the same spread, of which only the mean is published.
+    theirs = ours - ours.mean() - 0.1
+    _, expected = stats.ttest_ind(ours, theirs, alternative="greater")
+    found = p_better(ours.mean(), -0.1, float(ours.std(ddof=1)), 200)
+    assert found == pytest.approx(expected)
+    assert p_better(1.0, 0.0, 0.0, 5) == 0
+    assert p_better(0.0, 1.0, 0.0, 5) == 1
+
+
+def result(test_ll: float, kind: Kind = "rat") -> dict:
+    return {
+        "test_ll": test_ll,
+        "test_se": 0.01,
+        "test_row_se": 0.05,
+        "test_row_sd": 3.0,
+        "test_rows": 3236,
+        "valid_ll": -6.1,
+        "seeds": [1],
+        "settings": Settings(kind, 10, depth=2, replicas=3, trees=1).to_dict(),
+        "seconds": 12.3,
+        "device": "cpu",
+    }
+
+
+def test_the_table():
+    results = {
+        "nltcs": {"rat": result(-6.0), "learned": result(-6.05, "learned")},
+        "msnbc": {"rat": result(-6.2)},
+    }
+    table = report.markdown(results)
+    assert "| nltcs | -6.011 | -6.015 | -5.999 | -6.000 ± 0.010 (0.050) ✓ | 0.42 |" in table
+    assert "-6.050 ± 0.010 (0.050) | 0.68 |" in table
+    assert "Random trees: at or above the paper's EiNet on 1 of 2" in table
+    assert "Learnt trees: at or above the paper's EiNet on 0 of 1" in table
+    assert "at most 1 % below it on 1." in table
+    assert "| nltcs | random trees | D 2 R 3 K 10 λ 1→0.01 B 500 E 20 |" in table
+    widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
+    assert widths == {8, 9}
+    assert "No data set is finished yet." in report.markdown({})
+
+
+def test_the_store_writes_all_or_nothing(tmp_path: Path):
+    store = Store(tmp_path / "new")
+    assert store.results() == {}
+    store.save("nltcs", "rat", {"tried": [{"valid_ll": -1.0}], "models": []})
+    assert store.unfinished("nltcs", "rat")["tried"] == [{"valid_ll": -1.0}]
+    assert store.unfinished("nltcs", "learned") == {"tried": [], "models": []}
+    store.finish("plants", "rat", {"test_ll": -13.0}, list(debd.names()))
+    store.finish("nltcs", "rat", {"test_ll": -6.0}, list(debd.names()))
+    assert list(store.results()) == ["nltcs", "plants"]
+    assert store.is_finished("nltcs", "rat")
+    assert not store.is_finished("nltcs", "learned")
+    before = store.results_path.read_text()
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(store.results_path, {"test_ll": math.nan})
+    assert store.results_path.read_text() == before
+    assert [path.name for path in store.folder.iterdir()] == ["results.json"]
