@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -15,12 +14,13 @@ from einet import autograd, replay
 from einet.base import Model
 from einet.classes import class_posterior, log_sum_classes, mask_classes
 from einet.data.batch import Batch, as_batch
+from einet.expectation import EinetValues, Expectation
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision, fused
 from einet.kernels.streams import Beside
 from einet.kernels.update import Step
-from einet.layers import Circuit, LeafLayer, Values
-from einet.layers.compiler import COMPILERS
+from einet.layers import Circuit, LeafLayer
+from einet.layers.arguments import check_families, check_sums, steep_leaves
 from einet.learning.initialize import initialize_leaves
 from einet.learning.m_step import check_canonical, m_step, update_classes
 from einet.learning.prior import check_prior
@@ -96,17 +96,17 @@ class Einet(Model):
         given_leaves = num_sums if num_leaves is None else num_leaves
         num_leaves = as_int("num_leaves", given_leaves, minimum=1)
         num_classes = as_int("num_classes", num_classes, minimum=1)
-        _check_sums(sums, num_sums, num_leaves)
+        check_sums(sums, num_sums, num_leaves)
         if not isinstance(graph, RegionGraph):
             raise TypeError(f"graph must be a RegionGraph, got {type(graph).__name__}")
-        _check_families(family, graph.num_variables)
+        check_families(family, graph.num_variables)
         self.graph = graph
         self.num_variables = graph.num_variables
         self.num_sums, self.num_leaves, self.num_classes = num_sums, num_leaves, num_classes
         #: The kind of sums: ``"einsum"`` or ``"linear"``.
         self.sums = sums
         self.leaf = LeafLayer(graph, family, num_leaves)
-        steep = _steep_leaves(graph, family)
+        steep = steep_leaves(graph, family)
         self.circuit = Circuit(graph, num_leaves, num_sums, num_classes, sums, steep)
         self.precision = precision
         uniform = torch.full((num_classes,), -math.log(num_classes), dtype=dtype)
@@ -427,68 +427,4 @@ class Einet(Model):
         return (
             f"variables={self.num_variables}, sums={self.num_sums}{kind}, leaves={self.num_leaves}"
             f"{classes}, parameters={self.num_parameters:,}"
-        )
-
-
-@dataclass
-class EinetValues(Values):
-    """Values of a circuit together with the evidence at its leaves."""
-
-    evidence: list = field(default_factory=list)
-
-    @classmethod
-    def of(cls, values: Values) -> EinetValues:
-        return cls(values.body, values.top, values.fused, values.precision)
-
-
-@dataclass
-class Expectation:
-    """What an E-step finds: flows into the leaves (p_L of eq. 6), and sums over the rows.
-
-    The sums are the weighted log-likelihood, the weights, the number of impossible rows, and the
-    expected count of each class.
-    """
-
-    evidence: list
-    flow: Float[Tensor, "leaf_nodes leaves batch"]
-    sums: Float[Tensor, " sums"]
-
-
-def _check_sums(sums: Any, num_sums: int, num_leaves: int) -> None:
-    if sums not in COMPILERS:
-        raise ValueError(f"sums must be one of {', '.join(map(repr, COMPILERS))}, got {sums!r}")
-    if sums == "linear" and num_leaves != num_sums:
-        raise ValueError(
-            "linear sums multiply entries of leaves and of sums one by one: num_leaves must equal "
-            f"num_sums ({num_sums}), got {num_leaves}"
-        )
-
-
-def _steep_leaves(
-    graph: RegionGraph, family: ExponentialFamily | Sequence[ExponentialFamily]
-) -> list[int]:
-    """Leaves whose densities may differ by more than float32 can hold."""
-
-    def is_steep(region: int) -> bool:
-        first, *others = graph.variables(region)
-        its = family if isinstance(family, ExponentialFamily) else family[first]
-        return bool(others) or not its.bounded
-
-    return [region for region in graph.leaves if is_steep(region)]
-
-
-def _check_families(family: Any, num_variables: int) -> None:
-    if isinstance(family, ExponentialFamily):
-        return
-    if not isinstance(family, Sequence) or not all(
-        isinstance(f, ExponentialFamily) for f in family
-    ):
-        raise TypeError(
-            "family must be an exponential family such as einet.Gaussian(), or a list with one for "
-            f"each variable, got {family!r}"
-        )
-    if len(family) != num_variables:
-        raise ValueError(
-            f"family must hold one family for each of the {num_variables} variables, "
-            f"got {len(family)}"
         )

@@ -1,0 +1,36 @@
+"""What the passes through an Einet find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.layers import Values
+
+__all__ = ["EinetValues", "Expectation"]
+
+
+@dataclass
+class EinetValues(Values):
+    """Values of a circuit together with the evidence at its leaves."""
+
+    evidence: list = field(default_factory=list)
+
+    @classmethod
+    def of(cls, values: Values) -> EinetValues:
+        return cls(values.body, values.top, values.fused, values.precision)
+
+
+@dataclass
+class Expectation:
+    """What an E-step finds: flows into the leaves (p_L of eq. 6), and sums over the rows.
+
+    The sums are the weighted log-likelihood, the weights, the number of impossible rows, and the
+    expected count of each class.
+    """
+
+    evidence: list
+    flow: Float[Tensor, "leaf_nodes leaves batch"]
+    sums: Float[Tensor, " sums"]
