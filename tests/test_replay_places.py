@@ -72,8 +72,10 @@ def test_unconstrained(model: einet.Einet):
     with einet.unconstrained(model):
         assert not outside._in_place()
         assert replay._places(model) is None
-    assert not outside._in_place() or replay._places(model) == outside._places
-    assert replay._places(model) is not None
+    places = replay._places(model)
+    assert places is not None
+    assert outside._in_place() == (places == outside._places)
+    assert taken(model)._in_place()
 
 
 def test_copies_have_recordings_of_their_own(model: einet.Einet):

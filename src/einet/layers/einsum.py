@@ -89,13 +89,12 @@ class EinsumLayer(ProductLayer):
             self.register_buffer(f"{name}_right", right.clone(), persistent=False)
 
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
+        out = self.written(values)
         if values.fused and not maximise:
             from einet.kernels.triton import einsum as triton
 
-            out = self.written(values)
             triton.forward(weight, values.body, self._edges(), out, values.precision)
         else:
-            out = self.written(values)
             kernel.einsum_forward(weight, values.body, self._children(), out, maximise)
 
     def backpropagate(
