@@ -159,8 +159,10 @@ class Einet(Model):
             return self.differentiable_log_likelihood(batch)
         if given is not None:
             return autograd.log_likelihood(self, batch, given)
-        parts = [replay.log_likelihood(self, batch[p]) for p in self.pieces(len(batch))]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        pieces = self.pieces(len(batch))
+        if len(pieces) == 1:
+            return replay.log_likelihood(self, batch)
+        return torch.cat([replay.log_likelihood(self, batch[piece]) for piece in pieces])
 
     def differentiable_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
         """The same for checked data, with gradients where those are on."""
@@ -318,6 +320,7 @@ class Einet(Model):
         if values.fused:
             from einet.kernels.triton import root as triton
 
+            self.circuit.forget_scales(values)
             flow = self.circuit.empty_flow(values)
             root, prior = values.top[-1:], self.log_class_prior
             top = flow["top"][-1]
@@ -350,9 +353,9 @@ class Einet(Model):
 
     def pieces(self, rows: int) -> list[slice]:
         """Slices of a batch small enough for their values to fit a bounded memory."""
-        item = torch.finfo(self.dtype).bits // 8
-        bytes_each = self.circuit.num_body * self.circuit.width * item
-        room = _CPU_PIECE_BYTES if self.device.type == "cpu" else _GPU_PIECE_BYTES
+        circuit, like = self.circuit, self.log_class_prior
+        bytes_each = circuit.num_body * circuit.width * like.element_size()
+        room = _GPU_PIECE_BYTES if like.is_cuda else _CPU_PIECE_BYTES
         step = max(64, room // bytes_each)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 

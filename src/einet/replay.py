@@ -72,9 +72,10 @@ def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
 
 
 def _of(model: Einet) -> _Replays:
-    if model not in _of_models:
-        _of_models[model] = _Replays()
-    return _of_models[model]
+    found = _of_models.get(model)
+    if found is None:
+        found = _of_models[model] = _Replays()
+    return found
 
 
 class _Replays:
@@ -121,9 +122,12 @@ class _Replays:
         if self._places is None:
             return False
         try:
-            return all(tensors[name].data_ptr() == at for tensors, name, at in self._places)
+            for tensors, name, at in self._places:
+                if tensors[name].data_ptr() != at:
+                    return False
         except (KeyError, AttributeError):
             return False
+        return True
 
 
 class _Recording:
@@ -146,6 +150,8 @@ class _Recording:
             #: The step size, for those who need one.
             self.size = torch.zeros((), dtype=torch.float64, device=x.device)
             self._prior = None if prior is None else prior.static(x.device)
+        #: The rows that the last batch went to.
+        self._top = self.batch.x
         # Kept alive: by their identity a prior is told from others.
         self._centres = None if prior is None or prior.leaves is None else prior.leaves.centres
 
@@ -169,7 +175,9 @@ class _Recording:
     def _load(self, batch: Batch) -> None:
         """Put a batch's rows where the recording reads them."""
         rows, mine = len(batch), self.batch
-        mine.x[:rows].copy_(batch.x)
+        if rows != len(self._top):
+            self._top = mine.x[:rows]
+        self._top.copy_(batch.x)
         if mine.observed is not None and batch.observed is not None:
             mine.observed[:rows].copy_(batch.observed)
         if mine.labels is not None and batch.labels is not None:

@@ -40,6 +40,9 @@ class Batch:
         return Batch(function(self.x), *(None if t is None else function(t) for t in rest))
 
     def to(self, device: torch.device) -> Batch:
+        tensors = (self.x, self.observed, self.labels, self.weights)
+        if all(tensor is None or tensor.device == device for tensor in tensors):
+            return self
         return self.map(lambda tensor: tensor.to(device))
 
     def double(self) -> Batch:

@@ -84,6 +84,8 @@ class SumLayer(nn.Module, ABC):
     start: int
     num_nodes: int
     num_outputs: int
+    #: Whether the fused backward pass needs the log-scales of what the layer read.
+    needs_scales: bool = False
 
     @property
     def slots(self) -> slice:

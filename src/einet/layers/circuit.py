@@ -131,6 +131,12 @@ class Circuit(nn.Module):
         flow["top"][-1] = torch.where(root > 0, seed / root, 0.0) if values.fused else seed
         return self.flow_down_(weights, values, flow, statistics)
 
+    def forget_scales(self, values: Values) -> None:
+        """Free the log-scales ``m`` of the body, where the fused backward pass needs none."""
+        if not any(layer.needs_scales and layer.source == "body" for layer in self.sum_layers):
+            m = values.body.m
+            values.body.m = m.new_empty(()).expand(m.shape)
+
     def empty_flow(self, values: Values) -> dict[str, Tensor]:
         """Flows before a backward pass; the root's are to be written into ``["top"][-1]``.
 

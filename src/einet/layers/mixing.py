@@ -33,6 +33,7 @@ class MixingLayer(SumLayer):
     children_index: Int[Tensor, " edges"]
     counts: Int[Tensor, " regions"]
     ends: Int[Tensor, " regions_1"]
+    needs_scales = True
 
     def __init__(
         self, children: list[list[int]], num_outputs: int, start: int, space: str = "body"

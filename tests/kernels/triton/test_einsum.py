@@ -34,7 +34,7 @@ def check(case: EinsumCase, precision: str = "highest") -> None:
     assert around(out.m).isnan().all()
     assert around(out.peak).isnan().all()
     possible = case.m > -INF
-    assert (out.v.amax(1) == possible).all()
+    close(out.v.amax(1), possible)
 
 
 @on_sizes

@@ -144,7 +144,7 @@ def check_forward(case: Case, precision: str = "highest") -> None:
     for written in (out.v, out.m, out.peak):
         assert around(written).isnan().all()
     possible = case.m > -INF
-    assert (out.v.amax(1) == possible).all()
+    close(out.v.amax(1), possible)
     assert ((out.peak > 0) == possible).all()
 
 

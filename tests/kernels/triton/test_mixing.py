@@ -122,7 +122,7 @@ def test_forward(K: int, batch: int, counts: tuple[int, ...], device: str) -> No
     close(out.peak, case.peak)
     close(out.v, case.v)
     torch.testing.assert_close(out.m, case.m, rtol=1e-14, atol=1e-5)
-    assert (out.v.amax(1) == (case.m > -INF)).all()
+    close(out.v.amax(1), case.m > -INF)
     for tensor in (out.v, out.m, out.peak):
         assert around(tensor).isnan().all()
 

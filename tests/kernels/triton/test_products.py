@@ -64,8 +64,9 @@ def test_errors_of_rounding_average_out(device: str, precision: str) -> None:
     c = torch.zeros_like(a)
     _dot[(1,)](a, b, c, M=64, N=64, K=64, PRECISION=PRECISIONS[precision])
     error = c.double() / (a.double() @ b.double()) - 1
-    worst = {"highest": 1e-7, "high": 2**-12, "medium": 2**-9}[precision]
-    assert error.mean().abs() < worst / 8
+    # Operands are rounded to nearest. The sums of tensor cores are cut off, in their last bits.
+    bias = {"highest": 5e-7, "high": 2**-15, "medium": 2**-12}[precision]
+    assert error.mean().abs() < bias
 
 
 @on_devices

@@ -56,7 +56,7 @@ def exact_step(case: EinsumCase, step_size: float) -> Tensor:
 def test_statistics(device: str, size: tuple[int, ...], unary: bool) -> None:
     """They are added to what is there."""
     case = EinsumCase(size, unary, device)
-    into = (3 * case.statistics).float()
+    into = (3 * case.statistics).float().contiguous()
     close(counted(case, into), 4 * case.statistics)
 
 
