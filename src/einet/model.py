@@ -151,9 +151,10 @@ class Einet(Model):
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
         """What learning maximises: log p(x, c) where the class is known, log p(x) elsewhere."""
-        tracked = self._tracked
-        given = autograd.parameters(self) if self.is_fused and tracked else None
-        fast = self.is_fused and (not tracked or given is not None)
+        fast, given = self.is_fused, None
+        if fast and self._tracked:
+            given = autograd.parameters(self)
+            fast = given is not None
         batch = self._as_batch(x, observed, labels=labels, scan=not fast)
         if not fast or not len(batch):
             return self.differentiable_log_likelihood(batch)

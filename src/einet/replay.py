@@ -86,6 +86,8 @@ class _Replays:
         self.lock = threading.Lock()
         self._places: list[tuple[dict[str, Any], str, int]] | None = None
         self._kept: OrderedDict[tuple, _Recording] = OrderedDict()
+        #: What the last call asked for, and what it got.
+        self._last: tuple[tuple, _Recording] | None = None
         self._pool = None
 
     def find(
@@ -98,20 +100,27 @@ class _Replays:
         """
         if not self._in_place():
             self._kept.clear()
+            self._last = None
             self._places = _places(model)
             if self._places is None:
                 return None
             self._pool = torch.cuda.graph_pool_handle()
-        rows, precision = len(batch), model.circuit.precision
+        rows = len(batch)
         data = (batch.x.dtype, batch.observed is None, batch.labels is None)
-        what = (kind, *data, precision, _kind_of(prior))
+        what = (kind, *data, model.circuit.precision, _kind_of(prior))
+        if self._last is None or self._last[0] != (what, rows):
+            self._last = ((what, rows), self._fitting(what, batch, prior))
+        return self._last[1]
+
+    def _fitting(self, what: tuple, batch: Batch, prior: PseudoCounts | None) -> _Recording:
+        rows = len(batch)
         fitting = [
             key for key in self._kept
             if key[:-1] == what and rows <= key[-1] <= max(2 * rows, _ROWS)
         ]  # fmt: skip
         key = min(fitting, default=(*what, -(-rows // _ROWS) * _ROWS), key=lambda key: key[-1])
         if key not in self._kept:
-            self._kept[key] = _Recording(kind, batch, key[-1], self._pool, prior)
+            self._kept[key] = _Recording(what[0], batch, key[-1], self._pool, prior)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -217,10 +217,10 @@ def test_mini_batches_on_a_gpu(share: float, shuffled: bool, monkeypatch: pytest
             for _ in range(5):
                 busy = busy @ busy / 100
             assert part.weights is not None
-            found.append(part.x.sum(1) * part.weights)
+            found.append(part.x.double().sum(1) * part.weights)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert batch.weights is not None
-    expected = batch.x.sum(1) * batch.weights
+    expected = batch.x.double().sum(1) * batch.weights
     expected = expected if order is None else expected[order]
     torch.testing.assert_close(torch.cat(found).cpu(), expected)

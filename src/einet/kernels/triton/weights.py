@@ -170,35 +170,38 @@ def normalize(
     """
     num, outputs, options = weight.shape
     block = min(4096, triton.next_power_of_2(options))
-    _normalize[(num * outputs,)](
+    # Several short sums for a program: one of a few numbers would be over before it has begun.
+    rows = max(1, 1024 // block)
+    _normalize[(triton.cdiv(num * outputs, rows),)](
         weight, weight if totals is None else totals, weight if pseudo is None else pseudo,
-        options, outputs, 0 if totals is None else totals.shape[1],
-        TOTALS=totals is not None, PRIOR=pseudo is not None, BLOCK=block,
-        num_warps=4 if block > 256 else 1,
+        num * outputs, options, outputs, 0 if totals is None else totals.shape[1],
+        TOTALS=totals is not None, PRIOR=pseudo is not None, ROWS=rows, BLOCK=block, num_warps=4,
     )  # fmt: skip
 
 
 @triton.jit
 def _normalize(
-    weight, totals, pseudo, length, num_outputs, blocks,
-    TOTALS: tl.constexpr, PRIOR: tl.constexpr, BLOCK: tl.constexpr,
+    weight, totals, pseudo, num_rows, length, num_outputs, blocks,
+    TOTALS: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    weight += row * length
-    total = tl.zeros([BLOCK], tl.float32)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    there = row < num_rows
+    weight += row[:, None] * length
+    total = tl.zeros([ROWS, BLOCK], tl.float32)
     for start in range(0, length, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        total += tl.load(weight + at, mask=at < length, other=0.0)
-    factor = 1.0 / tl.sum(total, 0)
+        at = start + tl.arange(0, BLOCK)[None, :]
+        total += tl.load(weight + at, mask=there[:, None] & (at < length), other=0.0)
+    factor = 1.0 / tl.maximum(tl.sum(total, 1), TINY)
     if TOTALS:
-        flow = 0.0
+        flow = tl.zeros([ROWS], tl.float32)
         part_at = totals + (row // num_outputs) * blocks * num_outputs + row % num_outputs
         for block in range(blocks):
-            flow += tl.load(part_at + block * num_outputs)
+            flow += tl.load(part_at + block * num_outputs, mask=there, other=0.0)
         if PRIOR:
             flow += tl.load(pseudo).to(tl.float32)
         factor = tl.where(flow > 0, factor, 1.0)
     for start in range(0, length, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        w = tl.load(weight + at, mask=at < length, other=0.0)
-        tl.store(weight + at, w * factor, mask=at < length)
+        at = start + tl.arange(0, BLOCK)[None, :]
+        here = there[:, None] & (at < length)
+        w = tl.load(weight + at, mask=here, other=0.0)
+        tl.store(weight + at, w * factor[:, None], mask=here)
