@@ -59,6 +59,10 @@ def measure(rows: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[s
     absent: dict[str, str] = {}
     began = time.monotonic()
     args.device_name = store.device_name(args.device)
+    if args.output:
+        # At once: a call that is cut short leaves its rows with what made them.
+        machine = store.describe(args.device, absent)
+        store.write(args.output, rows, machine, append=args.append)
     for name in args.peers:
         todo = store.missing(rows, name, points) if args.missing else points
         results = run(name, todo, args)
