@@ -27,6 +27,8 @@ __all__ = ["Edges", "backward", "forward", "highest", "product", "scaled", "uppe
 
 # The exponent of a product that is 0 throughout: below all others, and its differences fit 32 bits.
 _NEVER = tl.constexpr(-(1 << 30))
+# Children whose values are loaded side by side.
+_AT_ONCE = tl.constexpr(4)
 _LOG_2 = tl.constexpr(0.6931471805599453)
 # Gradients stay below the largest float32.
 _HUGE = tl.constexpr(1e38)
@@ -53,14 +55,18 @@ def product(v, children, first, last, i, b, here, v_node, v_k):
     """Products as p·2^e, entry by entry, with p in [1, 2) or 0."""
     p = tl.where(here, 1.0, 0.0)
     e = tl.zeros(p.shape, tl.int32)
-    for edge in range(first, last):
-        node = tl.load(children + edge)
-        p *= tl.load(v + node * v_node + i * v_k + b, mask=here, other=0.0)
-        bits = p.to(tl.int32, bitcast=True)
-        power = bits >> 23
-        e += power - 127
-        p = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
-        p = tl.where(power > 0, p, 0.0)
+    for start in range(first, last, _AT_ONCE):
+        # Loads do not wait for products, so that those of several children are on their way.
+        for offset in tl.static_range(_AT_ONCE):
+            more = start + offset < last
+            node = tl.load(children + start + offset, mask=more, other=0)
+            value = tl.load(v + node * v_node + i * v_k + b, mask=here & more, other=0.0)
+            p *= tl.where(more, value, 1.0)
+            bits = p.to(tl.int32, bitcast=True)
+            power = bits >> 23
+            e += power - 127
+            p = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
+            p = tl.where(power > 0, p, 0.0)
     return p, e
 
 

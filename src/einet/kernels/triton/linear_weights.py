@@ -1,7 +1,9 @@
 """Statistics of a linear layer's weights, and their step of EM, on a GPU.
 
 A program makes the statistics :math:`\\sum_b u_k p_i` (n/w of eq. 6) of some outputs k for all
-entries i. So it knows what they add up to, and can turn them into new weights at once.
+entries i. So it knows what they add up to, and can turn them into new weights at once. Layers of
+trees have few sums, though: there every program takes some of the samples only, and a second, short
+kernel adds up what they found.
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false
@@ -17,6 +19,9 @@ from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
 from einet.kernels.update import RELATIVE_FLOOR
 
 __all__ = ["statistics", "step"]
+
+# Programs that keep a large GPU busy.
+_ENOUGH = 512
 
 
 def statistics(
@@ -56,42 +61,60 @@ def _reduce(
     pseudo: Tensor | None,
 ) -> None:
     num, outputs, inputs = weight.shape
+    batch = nodes.v.shape[-1]
     how = _reduce_tiles(outputs, inputs)
-    _statistics[(num * triton.cdiv(outputs, how["K_BLOCK"]),)](
-        weight, nodes.v, edges.children, edges.ends, gradient, peak,
-        peak if step_size is None else step_size, peak if pseudo is None else pseudo,
-        nodes.v.shape[-1], nodes.v.stride(0), nodes.v.stride(1),
+    programs = num * triton.cdiv(outputs, how["K_BLOCK"])
+    blocks = triton.cdiv(batch, how["B_BLOCK"])
+    parts = min(blocks, triton.cdiv(_ENOUGH, programs))
+    samples = triton.cdiv(blocks, parts) * how["B_BLOCK"]
+    parts = triton.cdiv(batch, samples)
+    found = weight if parts == 1 else weight.new_empty(parts, num, outputs, inputs)
+    sizes = peak if step_size is None else step_size, peak if pseudo is None else pseudo
+    options = {"STEP": step_size is not None, "PRIOR": pseudo is not None}
+    _statistics[(programs, parts)](
+        weight, found, nodes.v, edges.children, edges.ends, gradient, peak, *sizes,
+        batch, samples, weight.numel(), nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), inputs, outputs, RELATIVE_FLOOR / inputs,
-        STEP=step_size is not None, PRIOR=pseudo is not None,
-        PRECISION=PRECISIONS[precision], **how,
+        PARTS=parts > 1, PRECISION=PRECISIONS[precision], **options, **how,
     )  # fmt: skip
+    if parts > 1:
+        rows = max(1, 1024 // how["ENTRIES"])
+        _add_up[(triton.cdiv(num * outputs, rows),)](
+            weight, found, *sizes, parts, weight.numel(), num * outputs, inputs,
+            RELATIVE_FLOOR / inputs,
+            ROWS=rows, ENTRIES=how["ENTRIES"], num_warps=4, **options,
+        )  # fmt: skip
 
 
 def _reduce_tiles(outputs: int, inputs: int) -> dict:
     K, I = padded(outputs), padded(inputs)  # noqa: E741
     if I <= 32:
-        return {"K_BLOCK": min(K, 16), "ENTRIES": I, "B_BLOCK": 64, "num_warps": 2}
+        return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 2}
     if I <= 64:
-        return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4}
+        return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4}
     return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4 if I <= 128 else 8}
 
 
 @triton.jit
 def _statistics(
-    weight, v, children, ends, gradient, sum_peak, step_size, pseudo,
-    B, v_node, v_k, g_node, g_k, num_inputs: tl.constexpr, num_outputs: tl.constexpr, floor,
-    STEP: tl.constexpr, PRIOR: tl.constexpr, PRECISION: tl.constexpr,
+    weight, found, v, children, ends, gradient, sum_peak, step_size, pseudo,
+    B, samples, part_size, v_node, v_k, g_node, g_k,
+    num_inputs: tl.constexpr, num_outputs: tl.constexpr, floor,
+    PARTS: tl.constexpr, PRECISION: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr,
     K_BLOCK: tl.constexpr, ENTRIES: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    parts = tl.cdiv(num_outputs, K_BLOCK)
-    row = (tl.program_id(0) // parts).to(tl.int64)
-    k = (tl.program_id(0) % parts) * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
+    """With PARTS, statistics of ``samples`` of them go to ``found``; otherwise weights change."""
+    blocks = tl.cdiv(num_outputs, K_BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    k = (tl.program_id(0) % blocks) * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
     i = tl.arange(0, ENTRIES)[:, None]
     first, last = tl.load(ends + row), tl.load(ends + row + 1)
     counts = tl.zeros([K_BLOCK, ENTRIES], tl.float32)
-    for start in range(0, B, B_BLOCK):
+    begin = tl.program_id(1) * samples
+    end = tl.minimum(begin + samples, B)
+    for start in range(begin, end, B_BLOCK):
         b = start + tl.arange(0, B_BLOCK)[None, :]
-        inside = b < B
+        inside = b < end
         u = upper(gradient + row * g_node, sum_peak + row * B, k, b, inside, g_k, num_outputs)
         here = (i < num_inputs) & inside
         p, e = product(v, children, first, last, i, b, here, v_node, v_k)
@@ -99,8 +122,40 @@ def _statistics(
         counts += dot(u, tl.trans(p), tl.zeros([K_BLOCK, ENTRIES], tl.float32), PRECISION)
     across = tl.arange(0, ENTRIES)[None, :]
     own = (k < num_outputs) & (across < num_inputs)
-    w_at = weight + (row * num_outputs + k) * num_inputs + across
-    w = tl.load(w_at, mask=own, other=0.0)
+    at = (row * num_outputs + k) * num_inputs + across
+    if PARTS:
+        tl.store(found + tl.program_id(1).to(tl.int64) * part_size + at, counts, mask=own)
+    else:
+        w = tl.load(weight + at, mask=own, other=0.0)
+        w = _changed(w, counts, own, step_size, pseudo, num_inputs, floor, STEP, PRIOR)
+        tl.store(weight + at, w, mask=own)
+
+
+@triton.jit
+def _add_up(
+    weight, found, step_size, pseudo, parts, part_size, num_rows, num_inputs: tl.constexpr, floor,
+    ROWS: tl.constexpr, ENTRIES: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+    across = tl.arange(0, ENTRIES)[None, :]
+    own = (row < num_rows) & (across < num_inputs)
+    at = row * num_inputs + across
+    counts = tl.zeros([ROWS, ENTRIES], tl.float32)
+    found_at = found + at
+    for _ in range(parts):
+        counts += tl.load(found_at, mask=own, other=0.0)
+        found_at += part_size
+    w = tl.load(weight + at, mask=own, other=0.0)
+    w = _changed(w, counts, own, step_size, pseudo, num_inputs, floor, STEP, PRIOR)
+    tl.store(weight + at, w, mask=own)
+
+
+@triton.jit
+def _changed(
+    w, counts, own, step_size, pseudo, num_inputs: tl.constexpr, floor,
+    STEP: tl.constexpr, PRIOR: tl.constexpr,
+):  # fmt: skip
+    """Weights after a step of EM, or statistics with new ones added."""
     if STEP:
         counts *= w
         if PRIOR:
@@ -115,4 +170,4 @@ def _statistics(
         w = tl.where(total > 0, new, w)
     else:
         w += counts
-    tl.store(w_at, w, mask=own)
+    return w
