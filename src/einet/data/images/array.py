@@ -1,0 +1,119 @@
+"""Images as arrays, in memory or in a file of numpy's."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, UInt8
+
+from einet.data.images.base import Images, RowIndex, as_rows
+
+__all__ = ["ArrayImages", "load", "save"]
+
+# Images are decoded and written so many bytes at a time.
+_CHUNK_BYTES = 64 * 2**20
+
+
+class ArrayImages(Images):
+    """Images in one array of bytes; final.
+
+    Args:
+        pixels: ``[images, height, width, channels]``, or without the last axis if grey; uint8.
+        labels, name, split: As in :class:`Images`.
+
+    Example:
+        >>> grey = ArrayImages(np.zeros((100, 28, 28), dtype=np.uint8))
+        >>> grey, grey[:10].shape
+        (ArrayImages('images', 100 images of 28×28×1), torch.Size([10, 784]))
+    """
+
+    def __init__(
+        self,
+        pixels: np.ndarray,
+        *,
+        labels: Any = None,
+        name: str = "images",
+        split: str | None = None,
+    ) -> None:
+        if pixels.dtype != np.uint8:
+            raise TypeError(f"pixels must be bytes (uint8) from 0 to 255, got {pixels.dtype}")
+        if pixels.ndim not in (3, 4) or 0 in pixels.shape[1:]:
+            raise ValueError(
+                "pixels must have shape [images, height, width, channels] or [images, height, "
+                f"width], got {list(pixels.shape)}"
+            )
+        count, height, width, channels = (*pixels.shape, 1)[:4]
+        super().__init__((height, width, channels), count, labels=labels, name=name, split=split)
+        # torch wants memory that it may write to, should anybody ask for that.
+        pixels = np.require(np.asarray(pixels), requirements=["C", "W"])
+        self._rows = pixels.reshape(count, self.num_variables)
+
+    def read(
+        self, rows: slice | Int[np.ndarray, " chosen"]
+    ) -> UInt8[np.ndarray, "chosen variables"]:
+        return self._rows[rows]
+
+    def take(self, rows: RowIndex) -> ArrayImages:
+        chosen = as_rows(rows, len(self))
+        labels = None if self.labels is None else self.labels[chosen]
+        pixels = self._rows[chosen].reshape(-1, *self.image_shape)
+        return ArrayImages(pixels, labels=labels, name=self.name, split=self.split)
+
+
+def save(images: Images, path: str | PathLike[str]) -> None:
+    """Write images to a ``.npy`` file, which :func:`load` opens without reading it into memory.
+
+    For sets that are too large for that: decode them once, whatever their size, a few at a time.
+    An array ``[images, height, width, channels]`` is written; labels are not.
+    """
+    path = Path(path)
+    # Whoever finds the file finds it complete.
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    shape = (len(images), *images.image_shape)
+    step = max(1, _CHUNK_BYTES // images.num_variables)
+    try:
+        with unfinished.open("wb") as file:
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for start in range(0, len(images), step):
+                stop = min(start + step, len(images))
+                file.write(np.ascontiguousarray(images.read(slice(start, stop))).data)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    labels: Any = None,
+    name: str | None = None,
+    split: str | None = None,
+) -> ArrayImages:
+    """Open a ``.npy`` file of bytes, ``[images, height, width(, channels)]``.
+
+    It stays on disk: the system reads what is used, and drops it again where memory is short.
+    ``einet.fit`` takes such images as any others.
+
+    Args:
+        path: The file, as :func:`save` or ``numpy.save`` wrote it.
+        labels, name, split: As in :class:`Images`; the name is that of the file by default.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"path must be a .npy file, but {path} is no file")
+    try:
+        # Private to this process: "r" would be read-only, of which torch could only have a copy.
+        pixels = np.load(path, mmap_mode="c")
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is no intact .npy file: {error}") from error
+    if not isinstance(pixels, np.ndarray):
+        raise ValueError(f"{path} holds several arrays (.npz); only .npy files are read")
+    try:
+        return ArrayImages(pixels, labels=labels, name=name or path.stem, split=split)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path}: {error}") from error

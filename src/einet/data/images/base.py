@@ -1,0 +1,169 @@
+"""What all sets of images have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt8
+from torch import Tensor
+
+__all__ = ["Images", "RowIndex", "as_rows", "missing_package"]
+
+#: Which rows: a slice, their numbers, or a mask of all rows.
+RowIndex: TypeAlias = slice | Sequence[int] | np.ndarray | Tensor
+
+# Whoever goes through images one by one gets them from so many that are read at once.
+_READ_AHEAD = 64
+
+
+class Images(ABC):
+    """Images of one size, as rows of bytes in the order of variables that structures use.
+
+    A row is an array ``(height, width, channels)`` flattened in C order: ``x.view(-1,
+    *images.image_shape)`` are pictures again, and ``einet.poon_domingos(images.grid, delta,
+    channels=images.channels)`` is a structure for them. numpy takes a set as the array ``[rows,
+    variables]`` of all its bytes, so every function of this package that takes data takes it, and
+    no copy in floating point is ever made of the whole: ``einet.fit(model, images)``.
+
+    Memory is bounded by what is asked for. ``images[:100]`` is a tensor of these rows,
+    :meth:`batches` goes through all of them, :meth:`take` is a smaller set that has read nothing
+    yet.
+
+    A new kind of set derives from this class and gives :meth:`read` and :meth:`take`.
+
+    Args:
+        image_shape: Height, width and channels of every image. (There is no ``shape``: numpy
+            would take it for that of the rows.)
+        num_images: How many there are.
+        labels: The class of each image.
+        name: The name of the set.
+        split: The name of the part of it.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        num_images: int,
+        *,
+        labels: Any = None,
+        name: str = "images",
+        split: str | None = None,
+    ) -> None:
+        self.image_shape = image_shape
+        self.name, self.split = name, split
+        self._num_images = num_images
+        self.labels: Int[Tensor, " rows"] | None = None
+        if labels is not None:
+            self.labels = torch.as_tensor(labels).long()
+            if self.labels.shape != (num_images,):
+                raise ValueError(
+                    f"labels must have shape [{num_images}], one for each image, "
+                    f"got {list(self.labels.shape)}"
+                )
+
+    @abstractmethod
+    def read(
+        self, rows: slice | Int[np.ndarray, " chosen"]
+    ) -> UInt8[np.ndarray, "chosen variables"]:
+        """The bytes of some rows, whose numbers are known to be valid."""
+
+    @abstractmethod
+    def take(self, rows: RowIndex) -> Images:
+        """A set of some of these images, in the given order."""
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.image_shape[:2]
+
+    @property
+    def channels(self) -> int:
+        """1 for grey images, 3 for colours."""
+        return self.image_shape[2]
+
+    @property
+    def num_variables(self) -> int:
+        return math.prod(self.image_shape)
+
+    def __len__(self) -> int:
+        return self._num_images
+
+    def __getitem__(self, rows: int | RowIndex) -> UInt8[Tensor, "*chosen variables"]:
+        """Some rows as a tensor; with one number, that row."""
+        if isinstance(rows, int | np.integer):
+            return torch.from_numpy(self.read(as_rows([int(rows)], len(self))))[0]
+        return torch.from_numpy(self.read(as_rows(rows, len(self))))
+
+    def __iter__(self) -> Iterator[UInt8[Tensor, " variables"]]:
+        """Row by row."""
+        return (row for part in self.batches(_READ_AHEAD) for row in part)
+
+    def batches(
+        self, size: int, order: RowIndex | None = None
+    ) -> Iterator[UInt8[Tensor, "batch variables"]]:
+        """Tensors of ``size`` rows, in the given order or as they come; the last may have less."""
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"size must be a whole number of at least 1, got {size!r}")
+        source = self if order is None else self.take(order)
+        return (source[start : start + size] for start in range(0, len(source), size))
+
+    def numpy(self) -> UInt8[np.ndarray, "rows variables"]:
+        """All rows as one array."""
+        return self.read(slice(0, len(self)))
+
+    def tensor(self) -> UInt8[Tensor, "rows variables"]:
+        """All rows as one tensor."""
+        return torch.from_numpy(self.numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is None or np.dtype(dtype) == array.dtype:
+            return array.copy() if copy else array
+        if copy is False:
+            raise ValueError(f"images are kept as uint8; {np.dtype(dtype)} would be a copy")
+        return array.astype(dtype)
+
+    def __repr__(self) -> str:
+        split = "" if self.split is None else f"split={self.split!r}, "
+        shape = "×".join(map(str, self.image_shape))
+        return f"{type(self).__name__}({self.name!r}, {split}{len(self)} images of {shape})"
+
+
+def as_rows(rows: RowIndex, length: int) -> slice | Int[np.ndarray, " chosen"]:
+    """Check which rows are meant; a slice stays one, so that it need not copy.
+
+    Example:
+        >>> as_rows([0, -1], length=5), as_rows(slice(-2, None), length=5)
+        (array([0, 4]), slice(3, 5, 1))
+    """
+    if isinstance(rows, slice):
+        start, stop, step = rows.indices(length)
+        # torch knows no array that runs backwards.
+        return slice(start, stop, step) if step > 0 else np.arange(start, stop, step)
+    numbers = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    if numbers.dtype == bool and numbers.shape == (length,):
+        return np.flatnonzero(numbers)
+    if numbers.shape == (0,):
+        return np.empty(0, dtype=np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise TypeError(
+            f"rows must be a slice, a list of whole numbers or a mask of {length} rows, "
+            f"got {type(rows).__name__} of {numbers.dtype} and shape {list(numbers.shape)}"
+        )
+    numbers = numbers.astype(np.int64)
+    outside = numbers[(numbers < -length) | (numbers >= length)]
+    if outside.size:
+        raise IndexError(f"rows must lie below {length}, the number of images, got {outside[0]}")
+    return np.where(numbers < 0, numbers + length, numbers)
+
+
+def missing_package(package: str, what: str) -> ImportError:
+    """What to raise where an optional package is not there."""
+    return ImportError(
+        f"{what} needs the package {package}, which is not installed: pip install 'einet[images]'"
+    )

@@ -1,0 +1,49 @@
+"""Any images in a folder or a zip archive.
+
+Example:
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> from einet.data.images import folder
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     for name in ("cat", "dog"):
+    ...         Image.new("RGB", (640, 480), "gray").save(Path(root) / f"{name}.png")
+    ...     folder.load(root, size=32)[:].shape
+    torch.Size([2, 3072])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from einet.data.images.files import ImageFiles
+from einet.data.images.framing import Framing
+from einet.data.images.sources import open_source
+
+__all__ = ["load"]
+
+
+def load(
+    root: str | PathLike[str],
+    *,
+    size: int | Sequence[int] | None = None,
+    crop: int | Sequence[int] | None = None,
+    channels: int = 3,
+    enlarge: bool = False,
+    workers: int | None = None,
+    keep: bool = False,
+) -> ImageFiles:
+    """All images below a folder, sorted by their paths, decoded when they are asked for.
+
+    Args:
+        root: The folder, or a zip archive of one.
+        size, crop, channels, enlarge: What is made of each image; see
+            :class:`~einet.data.images.Framing`. With neither ``size`` nor ``crop`` all images must
+            have one size.
+        workers, keep: See :class:`~einet.data.images.ImageFiles`.
+    """
+    framing = Framing(size, crop, channels, enlarge)
+    name = Path(root).resolve().stem or "images"
+    return ImageFiles(open_source(root), framing, workers=workers, keep=keep, name=name)

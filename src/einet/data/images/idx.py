@@ -1,0 +1,117 @@
+"""MNIST, Fashion-MNIST and others in the same idx files.
+
+Example:
+    >>> from einet.data.images import idx
+    >>> train = idx.load("mnist", "train")  # doctest: +SKIP
+    >>> train, train.labels[:5]  # doctest: +SKIP
+    (ArrayImages('mnist', split='train', 60000 images of 28×28×1), tensor([5, 0, 4, 1, 9]))
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from io import BufferedReader
+from os import PathLike
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import UInt8
+
+from einet.data.images.array import ArrayImages
+
+__all__ = ["Split", "find", "load", "read"]
+
+Split = Literal["train", "test"]
+
+_PREFIX = {"train": "train", "test": "t10k"}
+_KIND = {"images": "idx3", "labels": "idx1"}
+_UNSIGNED_BYTE = 8
+_CHUNK_BYTES = 2**20
+
+
+def load(root: str | PathLike[str], split: str) -> ArrayImages:
+    """The images of a split, with their labels.
+
+    Args:
+        root: The folder that holds ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte`` and the
+            same with ``t10k``, or a folder ``raw`` with them; each as it is or compressed, with
+            ``.gz`` at the end.
+        split: ``"train"`` or ``"test"``.
+    """
+    image_file, label_file = find(root, split, "images"), find(root, split, "labels")
+    pixels, labels = read(image_file), read(label_file)
+    if pixels.ndim != 3:
+        raise ValueError(
+            f"{image_file} must hold an array [images, height, width], got {list(pixels.shape)}"
+        )
+    if labels.shape != pixels.shape[:1]:
+        raise ValueError(
+            f"{label_file} must hold one label for each of the {len(pixels)} images in "
+            f"{image_file}, got an array of shape {list(labels.shape)}"
+        )
+    return ArrayImages(pixels, labels=labels, name=Path(root).resolve().name, split=split)
+
+
+def find(root: str | PathLike[str], split: str, content: str) -> Path:
+    """The file with the ``"images"`` or ``"labels"`` of a split; raises where there is none."""
+    if split not in get_args(Split):
+        raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
+    if content not in _KIND:
+        raise ValueError(f"content must be one of {', '.join(_KIND)}, got {content!r}")
+    root = Path(root)
+    if not root.is_dir():
+        raise FileNotFoundError(f"root must be the folder of the idx files, but {root} is none")
+    tried = []
+    for inside in ("", "raw"):
+        for joint in "-.":
+            name = f"{_PREFIX[split]}-{content}{joint}{_KIND[content]}-ubyte"
+            for path in (root / inside / name, root / inside / f"{name}.gz"):
+                if path.is_file():
+                    return path
+                tried.append(str(path.relative_to(root)))
+    raise FileNotFoundError(
+        f"the {split} {content} are not in root={root}; looked for {', '.join(tried)}"
+    )
+
+
+def read(path: str | PathLike[str]) -> UInt8[np.ndarray, "..."]:
+    """Read the array of bytes in an idx file, compressed by gzip or not, whatever its name."""
+    path = Path(path)
+    with path.open("rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if compressed else path.open("rb") as file:
+            shape = _read_header(file, path)
+            size = math.prod(shape)
+            # Not all at once: a damaged header may promise more than there is memory.
+            content = bytearray()
+            while len(content) <= size and (part := file.read(_CHUNK_BYTES)):
+                content += part
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no intact gzip file: {error}") from error
+    if len(content) != size:
+        has = f"{len(content)}" if len(content) < size else "more"
+        raise ValueError(
+            f"{path} must hold {size} bytes after its header, which promises an array of shape "
+            f"{list(shape)}, but it has {has}"
+        )
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
+
+
+def _read_header(file: gzip.GzipFile | BufferedReader, path: Path) -> tuple[int, ...]:
+    start = file.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or not start[3]:
+        raise ValueError(f"{path} is no idx file: it begins with {start!r}")
+    kind, ndim = start[2], start[3]
+    if kind != _UNSIGNED_BYTE:
+        raise ValueError(
+            f"{path} holds values of the idx type {kind:#04x}; only unsigned bytes (0x08) are read"
+        )
+    sizes = file.read(4 * ndim)
+    if len(sizes) < 4 * ndim:
+        raise ValueError(f"{path} ends within its header of {ndim} sizes")
+    return struct.unpack(f">{ndim}I", sizes)

@@ -1,0 +1,120 @@
+"""Where image files lie: in a folder or in a zip archive."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from einet.data.images.framing import ImageError
+
+__all__ = ["FileSource", "FolderSource", "ZipSource", "open_source"]
+
+_SUFFIXES = frozenset(
+    (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+)
+
+
+class FileSource(ABC):
+    """Image files in a fixed order; several threads may read at once.
+
+    Args:
+        root: The folder or the archive.
+        names: The files in it, with ``/`` between folders.
+    """
+
+    def __init__(self, root: Path, names: Sequence[str]) -> None:
+        self.root, self.names = root, names
+
+    @abstractmethod
+    def read(self, number: int) -> bytes:
+        """The content of a file."""
+
+    @abstractmethod
+    def take(self, numbers: Iterable[int]) -> FileSource:
+        """Some of the files, in the given order."""
+
+    def describe(self, number: int) -> str:
+        """What error messages call a file."""
+        return str(self.root / self.names[number])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class FolderSource(FileSource):
+    """Files in a folder and the folders in it; final."""
+
+    def read(self, number: int) -> bytes:
+        return (self.root / self.names[number]).read_bytes()
+
+    def take(self, numbers: Iterable[int]) -> FolderSource:
+        return FolderSource(self.root, [self.names[number] for number in numbers])
+
+
+class ZipSource(FileSource):
+    """Files in a zip archive; final."""
+
+    def __init__(
+        self, root: Path, names: Sequence[str], archive: zipfile.ZipFile | None = None
+    ) -> None:
+        super().__init__(root, names)
+        # Reading the list of a large archive takes a while: all parts of a set share it.
+        self._archive = _open_archive(root) if archive is None else archive
+        self._lock = threading.Lock()
+
+    def read(self, number: int) -> bytes:
+        try:
+            with self._lock:
+                return self._archive.read(self.names[number])
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as e:
+            raise ImageError(f"{self.describe(number)} cannot be unpacked: {e}") from e
+
+    def take(self, numbers: Iterable[int]) -> ZipSource:
+        part = ZipSource(self.root, [self.names[number] for number in numbers], self._archive)
+        part._lock = self._lock
+        return part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process opens the archive for itself.
+        return ZipSource, (self.root, self.names)
+
+
+def open_source(root: str | PathLike[str]) -> FileSource:
+    """All images of a folder (with the folders in it) or of a zip archive, sorted by name.
+
+    A file is an image if its name ends like one. Hidden files are left out.
+    """
+    root = Path(root)
+    if root.is_dir():
+        found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        names = sorted(path.as_posix() for path in found if _is_image(path.as_posix()))
+        source: FileSource = FolderSource(root, names)
+    elif root.is_file():
+        archive = _open_archive(root)
+        names = sorted(name for name in archive.namelist() if _is_image(name))
+        source = ZipSource(root, names, archive)
+    else:
+        raise FileNotFoundError(f"root must be a folder or a zip archive, but there is no {root}")
+    if not names:
+        endings = ", ".join(sorted(_SUFFIXES))
+        raise FileNotFoundError(f"there are no images in root={root}; looked for {endings}")
+    return source
+
+
+def _is_image(name: str) -> bool:
+    path = PurePosixPath(name)
+    hidden = any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+    return path.suffix.lower() in _SUFFIXES and not hidden
+
+
+def _open_archive(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is no intact zip archive: {error}") from error
