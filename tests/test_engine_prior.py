@@ -83,13 +83,14 @@ def test_recordings_read_counts_from_fixed_places() -> None:
     batch = as_batch(x, 6)
     recording = _Recording("step", batch, 16, None, counts)
     places = None
-    for share in (16, 5, torch.tensor(9.0)):
+    for share, rows in ((16, x), (5, x), (9, x[:5]), (torch.tensor(9.0), x)):
         twins.follow()
         recording._load(batch)
         recording.size.fill_(0.4)
+        counts = Prior(sums=3.0, leaves=2.0).pseudo_counts(model, rows)
         recording.load_prior(counts.for_rows(share))
         recording._call(model)
-        exact = Prior(sums=3.0, leaves=2.0).pseudo_counts(twins.exact, x.double())
+        exact = Prior(sums=3.0, leaves=2.0).pseudo_counts(twins.exact, rows.double())
         twins.exact.em_step(x.double(), step_size=0.4, prior=exact.for_rows(share))
         twins.parameters()
         assert recording._prior is not None
@@ -103,7 +104,7 @@ def test_recordings_read_counts_from_fixed_places() -> None:
         places = now
 
 
-def test_another_prior_is_another_recording() -> None:
+def test_another_kind_of_prior_is_another_recording() -> None:
     model = Twins(GRAPHS["trees"](), einet.Gaussian(), 3, "cpu").model
     batch = as_batch(torch.zeros(16, 6), 6)
     replays = _Replays()
@@ -114,18 +115,29 @@ def test_another_prior_is_another_recording() -> None:
 
     first = Prior(sums=1.0, leaves=1.0).pseudo_counts(model, batch)
     recording = found(first)
-    # How much it counts is read anew at each call.
+    # How much it counts, and where, is read anew at each call.
     assert found(first.for_rows(3)) is recording
+    assert found(Prior(sums=2.0, leaves=1.0).pseudo_counts(model, torch.ones(16, 6))) is recording
     others = [
         None,
-        Prior(sums=1.0, leaves=1.0).pseudo_counts(model, torch.ones(16, 6)),
         Prior(sums=1.0).pseudo_counts(model, batch),
         Prior(leaves=1.0).pseudo_counts(model, batch),
     ]
     different = {id(recording), *(id(found(other)) for other in others)}
-    assert len(different) == 5
-    # Without leaves nothing else distinguishes two priors.
-    assert found(Prior(sums=9.0).pseudo_counts(model, batch)) is found(others[2])
+    assert len(different) == 4
+    assert found(Prior(sums=9.0).pseudo_counts(model, batch)) is found(others[1])
+
+
+def test_a_prior_of_another_model_leaves_no_recording() -> None:
+    model, other = (Twins(GRAPHS["trees"](), einet.Gaussian(), 3, "cpu").model for _ in range(2))
+    batch = as_batch(torch.zeros(16, 6), 6)
+    replays = _Replays()
+    replays._places = replay._places(model)
+    with pytest.raises(ValueError, match="prior was made for another model"):
+        replays.find(model, "step", batch, Prior(leaves=1.0).pseudo_counts(other, batch))
+    assert not replays._kept
+    counts = Prior(leaves=1.0).pseudo_counts(model, batch)
+    assert replays.find(model, "step", batch, counts) is not None
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from einet import data
 from einet.base import Model
+from einet.clustered import ClusteredEinet
 from einet.families import (
     Bernoulli,
     Beta,
@@ -14,6 +15,7 @@ from einet.families import (
     Poisson,
 )
 from einet.inference import Posterior
+from einet.learning.clusters import ClusterHistory
 from einet.learning.em import EM, StochasticEM
 from einet.learning.fit import fit
 from einet.learning.gradient import Gradient, unconstrained
@@ -43,6 +45,8 @@ __all__ = [
     "Beta",
     "Binomial",
     "Categorical",
+    "ClusterHistory",
+    "ClusteredEinet",
     "Einet",
     "Exponential",
     "ExponentialFamily",

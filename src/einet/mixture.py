@@ -155,7 +155,14 @@ class Mixture(Model):
         assert isinstance(statistics, MixtureStatistics)
         for model, part in zip(self.models, statistics.components, strict=True):
             model.m_step(part, step_size, prior)
-        counts, old = statistics.counts, self.log_weights.double().exp()
+        self.update_weights(statistics.counts, step_size)
+
+    @torch.no_grad()
+    def update_weights(
+        self, counts: Float[Tensor, " components"], step_size: float | Tensor = 1.0
+    ) -> None:
+        """The M-step of the weights, given how often each component was chosen."""
+        old = self.log_weights.double().exp()
         # Looking whether more rounds are needed would wait for a GPU.
         rounds = _ROUNDS if counts.is_cuda else None
         target = floored_simplex(counts, RELATIVE_FLOOR / len(self.models), rounds)

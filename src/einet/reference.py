@@ -11,7 +11,8 @@ have one entry, ``"einet"``, a JSON object:
 ===========  ====================================================================================
 
 **Description.** A mixture is ``{"kind": "Mixture", "dtype": …, "components": […]}`` with one
-description for each component, which may be a mixture again. All else is
+description for each component, which may be a mixture again; ``"clustered": true`` beside them
+says that it was a ``ClusteredEinet``, which means no other numbers. All else is
 
 ===============  ================================================================================
 ``kind``         ``"Einet"``

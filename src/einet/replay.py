@@ -2,8 +2,8 @@
 
 A small circuit keeps a GPU busy for microseconds a kernel, less than it takes to launch one from
 Python. So the launches of a step are recorded once and replayed. What changes from step to step is
-read from memory at fixed places: the rows, their labels and weights, the step size, and how much a
-prior counts. A batch smaller than the one recorded is filled up with rows of weight 0.
+read from memory at fixed places: the rows, their labels and weights, the step size, and a prior's
+pseudo-counts. A batch smaller than the one recorded is filled up with rows of weight 0.
 
 The first call of a kind runs as it is (and compiles kernels), the second one is recorded. Whenever
 a parameter has moved elsewhere in memory (``.to``, loading, a new optimiser), recordings are
@@ -109,6 +109,10 @@ class _Replays:
         data = (batch.x.dtype, batch.observed is None, batch.labels is None)
         what = (kind, *data, model.circuit.precision, _kind_of(prior))
         if self._last is None or self._last[0] != (what, rows):
+            if prior is not None and prior.leaves is not None:
+                # Raises here, rather than leave a recording behind that fits no prior.
+                for group in model.leaf.family_groups:
+                    prior.leaves.at(group)
             self._last = ((what, rows), self._fitting(what, batch, prior))
         return self._last[1]
 
@@ -161,7 +165,7 @@ class _Recording:
             self._prior = None if prior is None else prior.static(x.device)
         #: The rows that the last batch went to.
         self._top = self.batch.x
-        # Kept alive: by their identity a prior is told from others.
+        #: Where the leaves' pseudo-counts lie, of the prior that was loaded last.
         self._centres = None if prior is None or prior.leaves is None else prior.leaves.centres
 
     def begin(self) -> None:
@@ -180,6 +184,10 @@ class _Recording:
             _put(mine.sums, prior.sums)
         if prior.leaves is not None and mine.leaves is not None:
             _put(mine.leaves.count, prior.leaves.count)
+            if prior.leaves.centres is not self._centres:
+                for group, place in mine.leaves.centres.items():
+                    place.copy_(prior.leaves.at(group))
+                self._centres = prior.leaves.centres
 
     def _load(self, batch: Batch) -> None:
         """Put a batch's rows where the recording reads them."""
@@ -239,11 +247,9 @@ def _put(place: Any, number: float | Tensor) -> None:
         place.fill_(number)
 
 
-def _kind_of(prior: PseudoCounts | None) -> tuple[bool, int | None] | None:
-    """What about a prior is part of a recording; how much it counts is not."""
-    if prior is None:
-        return None
-    return prior.sums is not None, None if prior.leaves is None else id(prior.leaves.centres)
+def _kind_of(prior: PseudoCounts | None) -> tuple[bool, bool] | None:
+    """What about a prior is part of a recording; how much it counts, and where, is not."""
+    return None if prior is None else (prior.sums is not None, prior.leaves is not None)
 
 
 def _on(device: torch.device) -> AbstractContextManager:

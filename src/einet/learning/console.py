@@ -42,14 +42,14 @@ class Interrupt:
 class Bar:
     """The progress bar; nothing where it was not asked for or nobody would see it move."""
 
-    def __init__(self, epochs: int, steps: int, asked_for: bool) -> None:
+    def __init__(self, epochs: int, steps: int, asked_for: bool, unit: str = "epoch") -> None:
         console = Console(stderr=True)
         self._each = steps // epochs
         self._progress: Progress | None = None
         # Not console.is_terminal: FORCE_COLOR, as CI sets it, would fill logs with moving bars.
         if asked_for and (console.file.isatty() or console.is_jupyter):
             self._progress = Progress(
-                TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+                TextColumn(unit + " {task.fields[epoch]}/{task.fields[epochs]}"),
                 BarColumn(),
                 TextColumn("train {task.fields[train]}{task.fields[valid]}"),
                 TimeElapsedColumn(),
@@ -66,11 +66,11 @@ class Bar:
             self._progress.start()
         return self
 
-    def advance(self) -> None:
-        """One more step is done."""
+    def advance(self, steps: int = 1) -> None:
+        """One more step is done, or several."""
         if self._progress is not None:
-            done = self._progress.tasks[0].completed
-            self._progress.update(self._task, advance=1, epoch=int(done) // self._each + 1)
+            done = self._progress.tasks[0].completed + steps - 1
+            self._progress.update(self._task, advance=steps, epoch=int(done) // self._each + 1)
 
     def show(self, train: float | None = None, valid: float | None = None) -> None:
         """New log-likelihoods."""

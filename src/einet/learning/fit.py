@@ -14,6 +14,7 @@ from einet.base import Model
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import StochasticEM
 from einet.learning.history import History
+from einet.learning.kept import Kept
 from einet.learning.learner import Learner
 from einet.learning.rows import Rows, checked
 from einet.learning.schedules import linear
@@ -131,7 +132,7 @@ class _Loop:
         self.batch_size, self.steps, self.done = batch_size, steps, 0
         #: Where the present step stands: 0 at the first, 1 at the last.
         self.progress = 0.0
-        self.kept = _Kept(model)
+        self.kept = Kept(model)
 
     def run(
         self,
@@ -226,25 +227,6 @@ class _Loop:
                 f"data{step}. The model is what it was {self.kept.since}"
             )
         return number
-
-
-class _Kept:
-    """A copy of a model's state to go back to."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        self.since = "before training"
-
-    def take(self, epoch: int) -> None:
-        for name, tensor in self._model.state_dict().items():
-            self._state[name].copy_(tensor)
-        self.since = f"after epoch {epoch}"
-
-    def restore(self) -> None:
-        with torch.no_grad():
-            for name, tensor in self._model.state_dict().items():
-                tensor.copy_(self._state[name])
 
 
 def _check_arguments(

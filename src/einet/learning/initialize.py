@@ -16,15 +16,20 @@ __all__ = ["initialize_leaves"]
 _TOWARDS_A_ROW = 0.5
 # Rows beyond this add nothing to a column's location and scale worth their time.
 _MOST_ROWS = 100_000
+# Statistics of several rows or entries are computed together up to so many numbers.
+_MOST_NUMBERS = 1 << 25
 
 
 @torch.no_grad()
 def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Generator) -> None:
-    """Draw the parameters of every leaf, from data where there are any."""
+    """Draw the parameters of every leaf, from data where there are any.
+
+    What is random is drawn on the CPU, so that a seed means the same on every device; all else is
+    computed where the data are.
+    """
     if data is None:
         for block in leaf.leaf_blocks:
             K, pairs, _ = block.stored.shape
-            # Families draw on the CPU, so that a seed means the same on every device.
             family = block.family
             here = {name: value.cpu() for name, value in family.hyper.items()}
             phi = family.with_hyperparameters(here).random_phi((K, pairs), generator)
@@ -34,12 +39,12 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
         data = data[torch.randperm(len(data), generator=generator)[:_MOST_ROWS]]
     # One row for each density of each leaf: its variables then start out belonging together.
     anchors = torch.randint(len(data), (leaf.num_nodes, leaf.num_entries), generator=generator)
+    device = data.x.device
     for group in leaf.family_groups:
-        columns = group.variables.cpu()
-        x = data.x[:, columns.to(data.x.device)].cpu().double()
-        observed = data.mask[:, columns.to(data.x.device)].cpu()
+        columns = group.variables.to(device)
+        x, observed = data.x[:, columns].double(), data.mask[:, columns]
         family = group.family
-        here = {name: value.cpu() for name, value in family.hyper.items()}
+        here = {name: value.to(device) for name, value in family.hyper.items()}
         family = family.with_hyperparameters(here).adapt(x, observed)
         group.adopt(family.with_hyperparameters(
             {name: value.to(group.variables.device) for name, value in family.hyper.items()}
@@ -48,14 +53,15 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
         average = _average(family, x, observed)
         for block in leaf.leaf_blocks:
             if block.group is group:
-                _initialize_block(block, family, x, observed, average, anchors)
+                _initialize_block(block, family, x, observed, average, anchors.to(device))
 
 
 def _average(family: ExponentialFamily, x: Tensor, observed: Tensor) -> Tensor:
     """E[T(x)] of every variable over its observed rows, in bounded memory."""
     total: Tensor | None = None
-    for start in range(0, x.shape[0], 4096):
-        rows = slice(start, start + 4096)
+    step = min(4096, max(1, _MOST_NUMBERS // (x.shape[1] * family.num_statistics)))
+    for start in range(0, x.shape[0], step):
+        rows = slice(start, start + step)
         part = (family.T(x[rows]) * observed[rows].unsqueeze(-1)).sum(0)
         total = part if total is None else total + part
     assert total is not None
@@ -70,12 +76,15 @@ def _initialize_block(
     average: Tensor,
     anchors: Tensor,
 ) -> None:
-    columns, anchors = block.columns.cpu(), anchors[block.leaves.cpu()]
-    seen = observed.any(0)[columns].reshape(-1).to(block.stored.device)
+    columns = block.columns.to(x.device)
+    anchors = anchors[block.leaves.to(x.device)].T
+    seen = observed.any(0)[columns].reshape(-1, 1).to(block.stored.device)
     family, phi = family.at(columns), average[columns]
-    for entry in range(block.stored.shape[0]):
-        rows = anchors[:, entry].unsqueeze(-1).expand(columns.shape)
+    step = max(1, _MOST_NUMBERS // phi.numel())
+    for start in range(0, block.stored.shape[0], step):
+        entries = slice(start, start + step)
+        rows = anchors[entries].unsqueeze(-1).expand(-1, *columns.shape)
         share = _TOWARDS_A_ROW * observed[rows, columns].double().unsqueeze(-1)
         towards = phi + share * (family.T(x[rows, columns]) - phi)
-        new = block.from_phi(towards.flatten(0, 1)).to(block.stored.dtype)
-        block.stored[entry] = torch.where(seen.unsqueeze(-1), new, block.stored[entry])
+        new = block.from_phi(towards.flatten(1, 2)).to(block.stored.dtype)
+        block.stored[entries] = torch.where(seen, new, block.stored[entries])

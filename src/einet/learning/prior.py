@@ -149,14 +149,16 @@ class PseudoCounts:
         return total
 
     def static(self, device: torch.device) -> PseudoCounts:
-        """The same on a device with counts in tensors, to be changed in place."""
+        """A copy on a device, all of it in tensors that can be changed in place."""
 
         def zero() -> Tensor:
             return torch.zeros((), dtype=torch.float64, device=device)
 
         leaves = self.leaves
         if leaves is not None:
-            centres = {group: centre.to(device) for group, centre in leaves.centres.items()}
+            centres = {
+                group: centre.to(device, copy=True) for group, centre in leaves.centres.items()
+            }
             leaves = LeafPrior(zero(), centres)
         return PseudoCounts(None if self.sums is None else zero(), leaves, 1.0)
 

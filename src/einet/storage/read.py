@@ -13,9 +13,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from einet.base import Model
+from einet.clustered import ClusteredEinet
 from einet.families import ExponentialFamily, family_from_config
 from einet.mixture import Mixture
 from einet.model import Einet
+from einet.stand_in import twin
 from einet.storage.format import (
     FORMAT,
     KEY,
@@ -117,13 +119,38 @@ def _build(
         model = _build_einet(description, prefix, tensors, graphs)
     else:
         _expect(kind == "Mixture", f"kind must be Einet or Mixture, got {kind!r}")
-        parts = []
-        for number, part in enumerate(_field(description, "components", list)):
-            _expect(isinstance(part, dict), "its metadata are damaged: a component is no object")
-            parts.append(_build(part, f"{prefix}components.{number}.", tensors, graphs))
-        model = Mixture(parts)
+        model = _build_mixture(description, prefix, tensors, graphs)
     _fill(model, _field(description, "dtype", str), prefix, tensors)
     return model
+
+
+def _build_mixture(
+    description: dict[str, Any],
+    prefix: str,
+    tensors: dict[str, Tensor],
+    graphs: dict[str, RegionGraph],
+) -> Mixture:
+    # Files of earlier releases do not say.
+    clustered = _field({"clustered": False, **description}, "clustered", bool)
+    parts: list[Any] = []
+    descriptions = _field(description, "components", list)
+    for number, part in enumerate(descriptions):
+        _expect(isinstance(part, dict), "its metadata are damaged: a component is no object")
+        start = f"{prefix}components.{number}."
+        if clustered and parts and _alike(part, descriptions[0]):
+            # Copying is faster than compiling the structure and drawing parameters once more.
+            parts.append(twin(parts[0]))
+            parts[-1].initialized = _field(part, "initialized", bool)
+            _fill(parts[-1], _field(part, "dtype", str), start, tensors)
+        else:
+            parts.append(_build(part, start, tensors, graphs))
+    return ClusteredEinet.of(parts) if clustered else Mixture(parts)
+
+
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two Einets are to be built in the same way."""
+    same = {**one, "initialized": other.get("initialized")} == other
+    return same and one.get("kind") == "Einet"
 
 
 def _build_einet(

@@ -16,13 +16,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from einet.base import Model
+from einet.clustered import ClusteredEinet
 from einet.families import FAMILIES
 from einet.mixture import Mixture
 from einet.model import Einet
 from einet.storage.format import FORMAT, KEY, compiled_order, is_typed, release, version_of
 from einet.structures import RegionGraph
 
-__all__ = ["save"]
+__all__ = ["save", "write_tensors"]
 
 
 def save(model: Model, path: str | os.PathLike[str]) -> None:
@@ -58,15 +59,17 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     for graph, name in graphs.items():
         for part, array in graph.to_arrays().items():
             tensors[f"{name}.{part}"] = torch.from_numpy(array)
-    # A link stays a link: what it points to is replaced.
-    _write(Path(os.path.realpath(path)), _apart(tensors), {KEY: json.dumps(header)})
+    write_tensors(path, tensors, {KEY: json.dumps(header)})
 
 
 def _describe(model: Model, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
     """What a file says of a model beside its tensors; names new graphs in ``graphs``."""
     if isinstance(model, Mixture):
         components = [_describe(component, graphs) for component in model.models]
-        return {"kind": "Mixture", "dtype": _common_dtype(model), "components": components}
+        description = {"kind": "Mixture", "dtype": _common_dtype(model), "components": components}
+        clustered = isinstance(model, ClusteredEinet)
+        # To a reader that does not know of it, it is a mixture.
+        return {**description, "clustered": True} if clustered else description
     if not isinstance(model, Einet):
         raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
     families = []
@@ -124,11 +127,16 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return result
 
 
-def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+def write_tensors(
+    path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str]
+) -> None:
+    """Write a safetensors file in one step: it is the old one or the new one at any time."""
+    # A link stays a link: what it points to is replaced.
+    path, tensors = Path(os.path.realpath(path)), _apart(tensors)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent))
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "A model is one file, not a folder", str(path))
+        raise IsADirectoryError(errno.EISDIR, "This must be one file, not a folder", str(path))
     # In the same folder: a rename is one step only within a file system.
     temporary = path.with_name(f".einet-{secrets.token_hex(8)}.tmp")
     try:

@@ -1,0 +1,282 @@
+"""Training one Einet for each cluster of rows, one after the other."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from einet.learning.checkpoint import Checkpoint, floating_state, settings_of
+from einet.learning.console import Bar, Interrupt
+from einet.learning.em import EM, StochasticEM
+from einet.learning.epoch import Run, generator_of
+from einet.learning.history import Stopped
+from einet.learning.initialize import initialize_leaves
+from einet.learning.kmeans import kmeans
+from einet.learning.rows import Rows
+from einet.model import Einet
+from einet.stand_in import StandIn, copy_parameters, twin
+
+__all__ = ["ClusterHistory", "train_clusters"]
+
+# How often a number is read while training runs; on a GPU each reading waits for it.
+_SECONDS_BETWEEN_LOOKS = 0.2
+# How often the state of a cluster in training is kept, to go back to after an interruption.
+_SECONDS_BETWEEN_COPIES = 1.0
+# Initial leaves are read off so many cells at most.
+_MOST_CELLS = 1 << 25
+
+
+@dataclass(repr=False)
+class ClusterHistory:
+    """What :meth:`einet.ClusteredEinet.fit` measured.
+
+    Attributes:
+        sizes: The number of rows in each cluster.
+        train: For each cluster trained, the mean log-likelihood of its rows in the course of every
+            epoch under the cluster's own Einet; empty for an empty cluster.
+        inertia: The sum of squared distances between rows and their centres in every iteration of
+            k-means; empty where clusters were given.
+        clustering_seconds: Wall time of k-means, with a look through all rows.
+        training_seconds: Wall time of the training after that.
+        stopped: Why it ended: ``"finished"`` or ``"interrupted"``.
+    """
+
+    sizes: list[int] = field(default_factory=list)
+    train: list[list[float]] = field(default_factory=list)
+    inertia: list[float] = field(default_factory=list)
+    clustering_seconds: float = 0.0
+    training_seconds: float = 0.0
+    stopped: Stopped = "finished"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as lists and plain values."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        seconds = f"{self.clustering_seconds:.1f} + {self.training_seconds:.1f} s"
+        trained = sum(map(bool, self.train))
+        return (
+            f"ClusterHistory({trained} of {len(self.sizes)} clusters in {seconds}, {self.stopped})"
+        )
+
+
+def train_clusters(
+    components: list[Einet],
+    run: Run,
+    clusters: int | Int[Tensor, " rows"],
+    checkpoint: str | PathLike[str] | None,
+    resume: bool,
+    progress: bool,
+    stand_in: StandIn,
+) -> ClusterHistory:
+    """What :meth:`einet.ClusteredEinet.fit` does, but for the components' weights.
+
+    Args:
+        components: The Einets to be trained; all of one structure.
+        run: The rows, and how to learn from them.
+        clusters: The cluster of each row, or how many iterations of k-means may look for them.
+        checkpoint, resume, progress: As there.
+        stand_in: What learns in place of each component.
+    """
+    count, history = len(components), ClusterHistory()
+    told = ["k-means", clusters]
+    if isinstance(clusters, Tensor):
+        told = ["given", float(clusters @ (torch.arange(len(clusters)) % 1009 + 1))]
+    file = Checkpoint(checkpoint, {**settings_of("fit", components, run), "clusters": told})
+    state = file.read() if resume else None
+    if state is not None:
+        assignment, history.inertia = state[1]["assignment"].long(), state[0]["inertia"]
+    elif isinstance(clusters, Tensor):
+        assignment = clusters
+    else:
+        found = kmeans(run.source, count, seed=run.seed, max_iterations=clusters)
+        assignment, history.inertia = found.assignment, found.inertia
+    training = _Training(components, run, assignment, file, stand_in, history.inertia)
+    if state is not None:
+        training.resume(*state)
+    began = time.perf_counter()
+    with Interrupt() as interrupt, Bar(count, count * run.epochs, progress, "cluster") as bar:
+        history.train = training.train(bar, interrupt)
+    history.sizes, history.training_seconds = training.sizes, time.perf_counter() - began
+    if training.done < count:
+        history.stopped = "interrupted"
+    return history
+
+
+class _Training:
+    """One run. Every cluster has random numbers of its own, so that a run can go on at any of them.
+
+    Args:
+        components: The Einets to be trained; all of one structure.
+        run: The rows, and how to learn from them.
+        assignment: The cluster of each row.
+        checkpoint: Where to write what has been trained.
+        stand_in: What learns in place of each component.
+        inertia: What k-means found; for the record.
+    """
+
+    def __init__(
+        self,
+        components: list[Einet],
+        run: Run,
+        assignment: Int[Tensor, " rows"],
+        checkpoint: Checkpoint,
+        stand_in: StandIn,
+        inertia: list[float],
+    ) -> None:
+        self.components, self.run, self.source, self.epochs = (
+            components,
+            run,
+            run.source,
+            run.epochs,
+        )
+        self.assignment, self.checkpoint, self.stand_in = assignment.cpu(), checkpoint, stand_in
+        self.inertia = inertia
+        count = len(components)
+        self.sizes: list[int] = torch.bincount(self.assignment, minlength=count).tolist()
+        order = self.assignment.argsort(stable=True).to(run.source.whole.x.device)
+        self._order = order.split(self.sizes)
+        # On the model's device: a number read from a GPU in each step would be waited for.
+        kind: Any = {"dtype": torch.float64, "device": run.source.device}
+        self.means = torch.zeros(count, run.epochs, **kind)
+        self._ends = torch.zeros(count, **kind)
+        #: Clusters that are trained, and epochs that the component of the next one has seen.
+        self.done, self.epoch = 0, 0
+        self._looked = self._copied = time.perf_counter()
+        #: Whether the learner carries nothing from epoch to epoch but the model.
+        self._divisible = isinstance(run.learner, EM | StochasticEM)
+
+    # -- going on --------------------------------------------------------------------------------
+
+    def resume(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take up what a checkpoint holds."""
+        self.done, self.epoch = state["done"], state["epoch"]
+        self.means.copy_(tensors["means"])
+        for number, component in enumerate(self._started()):
+            for name, tensor in floating_state(component, f"components.{number}.").items():
+                tensor.copy_(tensors[name])
+            component.initialized = True
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self._sound()
+        tensors = {"assignment": self.assignment.to(torch.int32), "means": self.means}
+        for number, component in enumerate(self._started()):
+            tensors |= floating_state(component, f"components.{number}.")
+        state = {"done": self.done, "epoch": self.epoch, "inertia": self.inertia}
+        self.checkpoint.write(state, tensors)
+
+    def _started(self) -> list[Einet]:
+        return self.components[: self.done + (self.epoch > 0)]
+
+    # -- training --------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def train(self, bar: Bar, interrupt: Interrupt) -> list[list[float]]:
+        """Train what is not trained yet; the mean log-likelihood of each cluster and epoch."""
+        if self._started():
+            bar.advance(self.done * self.epochs + self.epoch)
+        start = self._start() if self.done < len(self.components) else None
+        while start is not None and self.done < len(self.components):
+            if not self._train(self.done, start, bar, interrupt):
+                break
+            if self.checkpoint.due:
+                self.save()
+        self._sound()
+        if self.checkpoint.path is not None:
+            self.save()
+        lengths = [self.epochs] * self.done + [self.epoch] * (self.epoch > 0)
+        trained = zip(lengths, self.sizes, self.means.tolist(), strict=False)
+        return [means[:length] if size else [] for length, size, means in trained]
+
+    def _start(self) -> Einet:
+        """What all components begin as, with the leaves of the whole data.
+
+        A cluster in which a variable is never observed is left with that variable's.
+        """
+        start = twin(self.components[0]).cpu()
+        generator = generator_of(self.run.seed, 0)
+        start.circuit.randomize(generator)
+        initialize_leaves(start.leaf, None, generator)
+        start.to(self.source.device)
+        self._initialize(start, Rows(self.source.whole, self.source.device), generator)
+        return start
+
+    def _initialize(self, model: Einet, rows: Rows, generator: torch.Generator) -> None:
+        data, most = rows.batch, max(1, _MOST_CELLS // self.source.num_variables)
+        if len(data) > most:
+            data = data[torch.randperm(len(data), generator=generator)[:most]]
+        data = self.source.seen(data.to(self.source.device))
+        initialize_leaves(model.leaf, data, generator)
+        model.initialized = True
+
+    def _train(self, number: int, start: Einet, bar: Bar, interrupt: Interrupt) -> bool:
+        """Train a cluster's component; whether it could be finished."""
+        component, size = self.components[number], self.sizes[number]
+        rows = Rows(self.source.whole[self._order[number]], self.source.device)
+        if self.epoch == 0:
+            copy_parameters(start, component)
+            component.initialized = True
+            if size:
+                self._initialize(component, rows, generator_of(self.run.seed, 1, number))
+        if size:
+            with self.stand_in.lock:
+                if not self._learn(number, rows, bar, interrupt):
+                    return False
+                self.stand_in.give(component)
+            # The last step is judged by no log-likelihood.
+            self._ends[number] = torch.stack([p.sum() for p in component.parameters()]).sum()
+        else:
+            bar.advance(self.epochs)
+        self.done, self.epoch = number + 1, 0
+        return True
+
+    def _learn(self, number: int, rows: Rows, bar: Bar, interrupt: Interrupt) -> bool:
+        """Let the stand-in learn from the rows of a cluster."""
+        model = self.stand_in.become(self.components[number])
+        generator = generator_of(self.run.seed, 2, number)
+        for _ in range(self.epoch):
+            # These orders were those of the epochs before.
+            torch.randperm(len(rows), generator=generator)
+        self.run.start_learner(model, rows)
+        try:
+            for epoch in range(self.epoch, self.epochs):
+                mean = self.run.learn_epoch(model, rows, epoch, generator, interrupt)
+                if mean is None:
+                    return False
+                self.means[number, epoch] = mean
+                self._after_epoch(number, epoch, bar)
+        finally:
+            self.run.learner.finish(model)
+        return True
+
+    def _after_epoch(self, number: int, epoch: int, bar: Bar) -> None:
+        now = time.perf_counter()
+        last = epoch + 1 == self.epochs
+        if self._divisible and not last and now - self._copied > _SECONDS_BETWEEN_COPIES:
+            self.stand_in.give(self.components[number])
+            self.epoch, self._copied = epoch + 1, now
+            if self.checkpoint.due:
+                self.save()
+        if now - self._looked > _SECONDS_BETWEEN_LOOKS:
+            self._sound()
+            bar.show(train=float(self.means[number, epoch]))
+            self._looked = time.perf_counter()
+        bar.advance()
+
+    def _sound(self) -> None:
+        """Raise if something is NaN."""
+        bad = (self.means.isnan().any(1) | self._ends.isnan()).nonzero().flatten().tolist()
+        if bad:
+            size = self.run.learner.step_size_at(0.0)
+            step = "" if size is None else f", or too large a step (it was {size:g} at first)"
+            raise FloatingPointError(
+                f"NaN in the training of cluster {bad[0]}, of {self.sizes[bad[0]]} rows: look for "
+                f"extreme values in the data{step}"
+            )
