@@ -22,6 +22,7 @@ from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_families, check_sums, steep_leaves
 from einet.learning.initialize import initialize_leaves
+from einet.learning.initialize_clusters import initialize_from_clusters
 from einet.learning.m_step import check_canonical, m_step, update_classes
 from einet.learning.prior import check_prior
 from einet.learning.statistics import EinetStatistics, row_sums
@@ -211,16 +212,29 @@ class Einet(Model):
 
     # -- learning ------------------------------------------------------------------------------
 
-    def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Einet:
+    def initialize(
+        self, data: Any, observed: Any = None, seed: int = 0, *, clusters: bool = False
+    ) -> Einet:
         """Set the leaves from data: each entry between the column's statistics and one row's.
 
         Every column's location and scale are read off the data, and each density of each leaf is
         put between the overall distribution and a randomly chosen row. A variable that is never
         observed keeps its parameters.
+
+        Args:
+            data, observed: Rows; as in :meth:`log_prob`.
+            seed: Seed of all that is random.
+            clusters: Whether entry k of all leaves and sums starts out as cluster k of the rows
+                (k-means), which sets the sum weights too. EM often ends in a better place from
+                there, with linear sums above all.
         """
         batch = as_batch(data, self.num_variables, observed, name="data", allow_empty=False)
         self.check_support(batch, "data")
-        initialize_leaves(self.leaf, batch, torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        if clusters:
+            initialize_from_clusters(self, batch, generator)
+        else:
+            initialize_leaves(self.leaf, batch, generator)
         self.initialized = True
         return self
 

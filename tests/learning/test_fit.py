@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -555,6 +556,39 @@ def test_a_learner_of_ones_own(model: Einet, x: Tensor) -> None:
     history = fit(model, x, epochs=3, optimizer=Minimal(), progress=False)
     assert history.train[-1] > history.train[0]
     assert history.step_size == []
+
+
+def test_hidden_cells(x: Tensor, valid: Tensor) -> None:
+    """Drawn anew for every mini-batch; what is missing stays so, and nothing is hidden later."""
+    seen: list[Tensor] = []
+
+    class Watching(StochasticEM):
+        def step(self, model: Model, x, *args, **kwargs) -> Tensor:
+            seen.append(x.mask)
+            return super().step(model, x, *args, **kwargs)
+
+    x[:, 0] = math.nan
+    model = Einet(GRAPH, Gaussian(), 3)
+    history = fit(model, x, valid, epochs=20, optimizer=Watching(), hide=0.3, progress=False)
+    masks = torch.stack(seen)
+    assert not masks[..., 0].any()
+    assert masks[..., 1:].float().mean() == pytest.approx(0.7, abs=0.03)
+    assert not masks[0].equal(masks[1])
+    with torch.no_grad():
+        best = max(history.valid)
+        assert float(model.log_prob(valid).mean()) == pytest.approx(best, rel=1e-5)
+
+    runs = []
+    for hide in (0.0, 0.3, 0.3):
+        model = Einet(GRAPH, Gaussian(), 3)
+        runs.append(fit(model, x, epochs=2, hide=hide, progress=False).train)
+    assert runs[1] == runs[2] != runs[0]
+
+
+@pytest.mark.parametrize("hide", [-0.1, 1.0, math.nan])
+def test_hide_is_a_probability(model: Einet, x: Tensor, hide: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="hide must be a probability"):
+        fit(model, x, hide=hide, progress=False)
 
 
 @pytest.mark.gpu

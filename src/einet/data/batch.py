@@ -45,6 +45,12 @@ class Batch:
             return self
         return self.map(lambda tensor: tensor.to(device))
 
+    def hide(self, share: float, generator: torch.Generator) -> Batch:
+        """The same with each known cell taken for missing with probability ``share``."""
+        draws = torch.rand(self.x.shape, generator=generator, device=self.x.device)
+        kept = draws >= share
+        return replace(self, observed=kept if self.observed is None else kept & self.observed)
+
     def double(self) -> Batch:
         return replace(self, x=self.x.double())
 

@@ -126,6 +126,12 @@ class SumLayer(nn.Module, ABC):
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         """Replace visits of this layer's nodes (numbered from 0) by visits of nodes it read."""
 
+    def align(self, share: float) -> None:
+        """Move ``share`` of each sum's weight to its own entry of its children, k modulo theirs.
+
+        Mixing has nothing to align: it adds entry k of all its children anyway.
+        """
+
     @abstractmethod
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         """Views of a tensor shaped like ``weight`` whose last axis is one sum's distribution."""

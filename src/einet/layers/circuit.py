@@ -76,12 +76,15 @@ class Circuit(nn.Module):
         return max(self.num_leaves, self.num_sums)
 
     def randomize(self, generator: torch.Generator | None = None) -> None:
-        """Draw every sum's weights uniformly from the simplex."""
+        """Draw every sum's weights uniformly from the simplex, where the generator is."""
         with torch.no_grad():
             for layer in self.sum_layers:
-                draws = layer.weight.data.exponential_(generator=generator)
-                for simplex in layer.simplices(draws.clamp_(min=1e-6)):
+                device = layer.weight.device if generator is None else generator.device
+                draws = torch.empty_like(layer.weight, device=device)
+                draws.exponential_(generator=generator).clamp_(min=1e-6)
+                for simplex in layer.simplices(draws):
                     simplex /= simplex.sum(-1, keepdim=True)
+                layer.weight.copy_(draws)
 
     # -- values --------------------------------------------------------------------------------
 

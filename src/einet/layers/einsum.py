@@ -174,6 +174,13 @@ class EinsumLayer(ProductLayer):
             return to_left
         return Visits.cat([to_left, Visits(right, descent.pick(of_j), visits.sample)])
 
+    def align(self, share: float) -> None:
+        k = torch.arange(self.num_outputs, device=self.weight.device)
+        with torch.no_grad():
+            self.weight.mul_(1 - share)
+            own = k % self.num_left * self.num_right + k % self.num_right
+            self.weight[:, k, own] += share
+
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         return [tensor]
 

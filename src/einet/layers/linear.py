@@ -160,6 +160,12 @@ class LinearLayer(ProductLayer):
         kernel.scale_down_(product, exponent)
         return weight * product
 
+    def align(self, share: float) -> None:
+        k = torch.arange(self.num_outputs, device=self.weight.device)
+        with torch.no_grad():
+            self.weight.mul_(1 - share)
+            self.weight[:, k, k % self.num_inputs] += share
+
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         return [tensor]
 

@@ -41,6 +41,7 @@ def fit(
     valid_observed: Any = None,
     weights: Any = None,
     patience: int | None = None,
+    hide: float = 0.0,
     initialize: bool | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
@@ -66,9 +67,13 @@ def fit(
         observed, valid_observed: Masks, True where a cell is known (for integer data).
         weights: How often each training row counts; once by default.
         patience: Stop after so many epochs in a row without a better validation result.
+        hide: The probability with which a known cell is taken for missing, drawn anew for every
+            mini-batch. Missing cells are integrated out, so that this costs no exactness: it keeps
+            a model with many parameters from relying on single cells, as dropout does.
         initialize: Whether to set the leaves from the training rows first; by default if that
             has not been done.
-        seed: Seed of the initial leaves and of the order of rows.
+        seed: Seed of the initial leaves, the order of rows and the cells to hide; the latter are
+            drawn on the model's device, and differ between a CPU and a GPU.
         device: Where to move the model before training; it stays there.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
 
@@ -93,6 +98,8 @@ def fit(
         },
         {"valid_labels": valid_labels, "valid_observed": valid_observed, "patience": patience},
     )
+    if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
+        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
     learner = StochasticEM(linear(0.5, 0.05)) if optimizer is None else optimizer
     data = checked(model, "train", train, observed, labels, weights)
     held_out = None
@@ -111,6 +118,8 @@ def fit(
         try:
             learner.start(model, rows.batch)
             loop = _Loop(model, learner, interrupt, bar, batch_size, steps)
+            if hide > 0:
+                loop.hide(float(hide), torch.Generator(model.device).manual_seed(seed))
             return loop.run(rows, others, epochs, patience, torch.Generator().manual_seed(seed))
         finally:
             learner.finish(model)
@@ -133,6 +142,11 @@ class _Loop:
         #: Where the present step stands: 0 at the first, 1 at the last.
         self.progress = 0.0
         self.kept = Kept(model)
+        self.hidden: tuple[float, torch.Generator] | None = None
+
+    def hide(self, share: float, generator: torch.Generator) -> None:
+        """Hide some known cells of each mini-batch from here on."""
+        self.hidden = (share, generator)
 
     def run(
         self,
@@ -182,8 +196,9 @@ class _Loop:
         total = torch.zeros((), dtype=torch.float64, device=self.model.device)
         count = torch.zeros_like(total)
         looked = time.perf_counter()
-        for part in rows.batches(self.batch_size, order):
+        for given in rows.batches(self.batch_size, order):
             self.progress = self.done / max(1, self.steps - 1)
+            part = given if self.hidden is None else given.hide(*self.hidden)
             mean = self.learner.step(self.model, part, progress=self.progress)
             self.done += 1
             size = len(part) if part.weights is None else part.weights.sum()
