@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -58,8 +58,8 @@ def run(job: Job, store: Store, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"{stage}: {settings}: {shown} ({record['seconds']:.1f} s)")
         return value
 
-    start, stages = plan(job.kind, data.num_variables, len(data.train), job.quick)
-    chosen = choose(start, stages, len(data.train), score)
+    start, stages, members = plan(job.kind, data.num_variables, len(data.train), job.quick)
+    chosen = replace(choose(start, stages, len(data.train), score), members=members)
     wanted = list(range(SEARCH_SEED + 1, SEARCH_SEED + 1 + job.seeds))
     kept = {model["seed"]: model for model in state["models"]}
     kept = {s: m for s, m in kept.items() if s in wanted and m["settings"] == chosen.to_dict()}

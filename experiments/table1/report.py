@@ -28,8 +28,9 @@ def markdown(results: Results) -> str:
         "EiNet (random trees), as the best published tractable model (learnt trees).",
         _table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()]),
         "## Chosen settings",
-        "D depth, R replicas, T trees, K sums, α and β pseudo-counts of the prior on sums and "
-        "leaves, λ step size, B batch size, E epochs; seconds of the search and all final models.",
+        "D depth, R replicas, T trees, K sums, h probability of hiding a cell, α and β "
+        "pseudo-counts of the prior on sums and leaves, λ step size, B batch size, E epochs, M "
+        "members mixed with equal weights; seconds of the search and all final models.",
         _table(_SETTING_COLUMNS, _setting_rows(results)),
     ]
     return "\n\n".join(parts) + "\n"

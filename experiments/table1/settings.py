@@ -1,9 +1,9 @@
 """What is tried: the settings of one model, and the stages of the search for good ones.
 
-The stages are coordinates, coarse to fine: first the structure and its size, then the strength of
-the prior, then the length of the training. A stage varies what survived the one before it. Its
-length is a number of steps rather than of epochs, since the sets differ a hundredfold in rows and
-time on a GPU is steps.
+The stages are coordinates, coarse to fine: first the structure and its size, then how many cells
+are hidden, the strength of the prior, and the length of the training. A stage varies what survived
+the one before it. Its length is a number of steps rather than of epochs, since the sets differ a
+hundredfold in rows and time on a GPU is steps.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from inspect import signature
 from typing import Any, Literal, get_args
 
-import einet
-
-__all__ = ["KINDS", "Kind", "Settings", "Stage", "has_linear_sums", "has_prior", "plan"]
+__all__ = ["KINDS", "Kind", "Settings", "Stage", "plan"]
 
 Kind = Literal["rat", "learned"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -34,6 +31,10 @@ class Settings:
     #: Learnt ones.
     trees: int = 0
     sums: str = "einsum"
+    #: Whether latent variables start out as clusters of rows.
+    clusters: bool = True
+    #: The probability with which a cell is hidden from a mini-batch.
+    hide: float = 0.0
     #: Pseudo-counts of the prior; 0 is none.
     prior_sums: float = 0.0
     prior_leaves: float = 0.0
@@ -42,6 +43,8 @@ class Settings:
     first_step: float = 1.0
     last_step: float = 0.01
     epochs: int = 20
+    #: Models, each with structure, start and order of its own, mixed with equal weights.
+    members: int = 1
 
     @property
     def patience(self) -> int:
@@ -59,9 +62,12 @@ class Settings:
         if self.prior_sums or self.prior_leaves:
             prior = f" α {self.prior_sums:g} β {self.prior_leaves:g}"
         sums = "" if self.sums == "einsum" else f" {self.sums}"
+        start = " clusters" if self.clusters else ""
+        hide = f" h {self.hide:g}" if self.hide else ""
+        members = f" M {self.members}" if self.members > 1 else ""
         return (
-            f"{structure} K {self.num_sums}{sums}{prior} λ {self.first_step:g}→{self.last_step:g} "
-            f"B {self.batch_size} E {self.epochs}"
+            f"{structure} K {self.num_sums}{sums}{start}{hide}{prior} "
+            f"λ {self.first_step:g}→{self.last_step:g} B {self.batch_size} E {self.epochs}{members}"
         )
 
 
@@ -94,33 +100,25 @@ class Stage:
         return list(found)
 
 
-def has_prior() -> bool:
-    """Whether the library has priors for EM."""
-    return hasattr(einet, "Prior")
-
-
-def has_linear_sums() -> bool:
-    """Whether the library has linear sums, which large partitions are best served by."""
-    return "sums" in signature(einet.Einet).parameters
-
-
 def plan(
     kind: Kind, num_variables: int, rows: int, quick: bool = False
-) -> tuple[Settings, list[Stage]]:
-    """Where the search begins, and its stages."""
+) -> tuple[Settings, list[Stage], int]:
+    """Where the search begins, its stages, and how many members a final model has."""
     # So that an epoch has some hundred steps at most, and a dozen at least.
     batch_size = 2000 if rows > 100_000 else 500 if rows > 4000 else 200
-    start = Settings(kind, num_sums=10, batch_size=batch_size)
-    if has_prior():
-        start = replace(start, prior_sums=0.1, prior_leaves=0.01)
+    start = Settings(kind, num_sums=16, batch_size=batch_size, sums="linear", hide=0.3)
+    # The fewer rows there are for each variable, the more a prior has to say.
+    start = replace(start, prior_sums=0.1, prior_leaves=0.1 if rows > 50 * num_variables else 1.0)
     sizes = _random_sizes(num_variables, quick) if kind == "rat" else _learned_sizes(quick)
     if quick:
-        return start, [Stage("structure", 400, 12, 1, sizes), Stage("length", 800, 25, 1, _same)]
+        stages = [Stage("structure", 200, 8, 1, sizes), Stage("length", 400, 15, 1, _same)]
+        return start, stages, 2
     return start, [
         Stage("structure", 1500, 60, 2, sizes),
-        Stage("prior", 2500, 100, 2, _priors),
-        Stage("length", 6000, 200, 1, _same),
-    ]
+        Stage("hidden cells", 2000, 80, 1, _hidden),
+        Stage("prior", 2000, 80, 1, _priors),
+        Stage("length", 8000, 250, 1, _same),
+    ], 8  # fmt: skip
 
 
 def _same(settings: Settings) -> list[Settings]:
@@ -129,36 +127,35 @@ def _same(settings: Settings) -> list[Settings]:
 
 def _random_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[Settings]]:
     deepest = max(1, math.floor(math.log2(num_variables)))
-    depths = sorted({min(depth, deepest) for depth in ((2, 3) if quick else (2, 3, 5))})
-    sizes = [(10, 8)] if quick else [(10, 4), (10, 16), (40, 8), (10, 40)]
+    depths = sorted({min(depth, deepest) for depth in ((2,) if quick else (2, 4, 6))})
+    sizes = [("linear", 4, 8), ("linear", 4, 16)]
+    if not quick:
+        sizes = [("einsum", 10, 16), ("linear", 10, 32), ("linear", 10, 128)]
 
     def vary(settings: Settings) -> list[Settings]:
         return [
-            replace(settings, depth=depth, replicas=replicas, num_sums=num_sums)
+            replace(settings, depth=depth, sums=sums, replicas=replicas, num_sums=num_sums)
             for depth in depths
-            for replicas, num_sums in sizes
+            for sums, replicas, num_sums in sizes
         ]
 
     return vary
 
 
 def _learned_sizes(quick: bool) -> Callable[[Settings], list[Settings]]:
-    if has_linear_sums():
-        sums = "linear"
-        sizes = [(1, 8), (1, 16)] if quick else [(1, 16), (1, 64), (1, 128), (4, 16), (4, 64)]
-    else:
-        sums = "einsum"
-        sizes = [(1, 4), (1, 8)] if quick else [(1, 4), (1, 8), (1, 16), (4, 8), (8, 4)]
+    sizes = [8, 16] if quick else [16, 64, 128, 256]
 
     def vary(settings: Settings) -> list[Settings]:
-        return [replace(settings, trees=t, num_sums=k, sums=sums) for t, k in sizes]
+        return [replace(settings, trees=1, num_sums=num_sums) for num_sums in sizes]
 
     return vary
 
 
+def _hidden(settings: Settings) -> list[Settings]:
+    return [replace(settings, hide=share) for share in (0.0, 0.2, 0.4, 0.6)]
+
+
 def _priors(settings: Settings) -> list[Settings]:
-    """Weaker and stronger ones; where there are none, other step sizes."""
-    if not has_prior():
-        return [replace(settings, first_step=first) for first in (0.2, 0.5, 1.0)]
-    strengths = [(0.0, 0.0), (0.1, 0.01), (0.5, 0.1), (2.0, 0.4)]
+    """Weaker and stronger ones."""
+    strengths = [(0.01, 0.01), (0.1, 0.1), (0.1, 1.0), (0.1, 4.0), (1.0, 4.0)]
     return [replace(settings, prior_sums=a, prior_leaves=b) for a, b in strengths]

@@ -12,9 +12,13 @@ from torch import Tensor
 
 import einet
 from einet.data import debd
-from experiments.table1.settings import Settings, has_linear_sums
+from experiments.table1.settings import Settings
 
 __all__ = ["Data", "Trained", "measure_test", "train"]
+
+#: Member m of a model with seed s has the seed MEMBERS·s + m. The first member's tree is that of
+#: all rows, the others' are of rows drawn with replacement.
+MEMBERS = 100
 
 
 class Data:
@@ -28,7 +32,7 @@ class Data:
         self.train = debd.read(name, "train", root).to(device)
         self.valid = debd.read(name, "valid", root).to(device)
         debd.find(name, "test", root)  # better missed now than after the search
-        self._graphs: dict[tuple[int, ...], einet.RegionGraph] = {}
+        self._graphs: dict[tuple[int, int], einet.RegionGraph] = {}
 
     @property
     def num_variables(self) -> int:
@@ -40,10 +44,16 @@ class Data:
             return einet.random_trees(
                 self.num_variables, settings.depth, settings.replicas, seed=seed
             )
-        # A single tree is that of all rows, whatever the seed.
-        key = (settings.trees, seed if settings.trees > 1 else 0)
+        key = (settings.trees, seed)
         if key not in self._graphs:
-            self._graphs[key] = einet.chow_liu(self.train, trees=settings.trees, seed=seed)
+            weights = None
+            if seed % MEMBERS:
+                generator = torch.Generator().manual_seed(seed)
+                draws = torch.randint(len(self.train), (len(self.train),), generator=generator)
+                weights = torch.bincount(draws, minlength=len(self.train)).double()
+            self._graphs[key] = einet.chow_liu(
+                self.train, weights=weights, trees=settings.trees, seed=seed
+            )
         return self._graphs[key]
 
 
@@ -51,57 +61,78 @@ class Data:
 class Trained:
     """A trained model and the record of its training."""
 
-    model: einet.Einet
+    model: einet.Einet | einet.Mixture
     record: dict[str, Any]
 
 
 def train(data: Data, settings: Settings, seed: int) -> Trained:
-    """Train one model; the same arguments give the same numbers on the same device."""
+    """Train one model, or the members of a mixture.
+
+    The same arguments give the same numbers on the same device.
+    """
     began = time.perf_counter()
-    options: dict[str, Any] = {"sums": settings.sums} if has_linear_sums() else {}
+    parts = [_train_one(data, settings, MEMBERS * seed + m) for m in range(settings.members)]
+    first = parts[0]
+    record = {
+        "settings": settings.to_dict(),
+        "seed": seed,
+        "valid_ll": first.record["valid_ll"],
+        "train_ll": first.record["train_ll"],
+        "best_epoch": first.record["best_epoch"],
+        "epochs": first.record["epochs"],
+        "parameters": sum(part.record["parameters"] for part in parts),
+        "seconds": 0.0,
+    }
+    model = first.model
+    if len(parts) > 1:
+        model = einet.Mixture([part.model for part in parts])
+        with torch.no_grad():
+            record["valid_ll"] = float(model.log_prob(data.valid).double().mean())
+        record["members"] = [part.record for part in parts]
+    record["seconds"] = round(time.perf_counter() - began, 3)
+    return Trained(model, record)
+
+
+def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
     model = einet.Einet(
-        data.graph(settings, seed), einet.Bernoulli(), settings.num_sums, seed=seed, **options
+        data.graph(settings, seed),
+        einet.Bernoulli(),
+        settings.num_sums,
+        sums=settings.sums,
+        seed=seed,
+        device=data.device,
     )
+    model.initialize(data.train, seed=seed, clusters=settings.clusters)
+    schedule = einet.linear(settings.first_step, settings.last_step)
+    prior = einet.Prior(sums=settings.prior_sums, leaves=settings.prior_leaves)
     history = einet.fit(
         model,
         data.train,
         data.valid,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
-        optimizer=_learner(settings),
+        optimizer=einet.StochasticEM(schedule, prior),
         patience=settings.patience,
+        hide=settings.hide,
         seed=seed,
-        device=data.device,
         progress=False,
     )
+    if history.stopped == "interrupted":
+        # fit took the Ctrl-C for itself; half a training is no result.
+        raise KeyboardInterrupt
     assert history.best_epoch is not None
     record = {
-        "settings": settings.to_dict(),
-        "seed": seed,
         "valid_ll": history.valid[history.best_epoch],
         "train_ll": history.train[history.best_epoch],
         "best_epoch": history.best_epoch,
         "epochs": len(history),
         "parameters": model.num_parameters,
-        "seconds": round(time.perf_counter() - began, 3),
     }
-    if history.stopped == "interrupted":
-        # fit took the Ctrl-C for itself; half a training is no result.
-        raise KeyboardInterrupt
     return Trained(model, record)
 
 
-def _learner(settings: Settings) -> einet.Learner:
-    schedule = einet.linear(settings.first_step, settings.last_step)
-    if settings.prior_sums or settings.prior_leaves:
-        make: Any = einet  # a library without priors never comes here
-        prior = make.Prior(sums=settings.prior_sums, leaves=settings.prior_leaves)
-        return make.StochasticEM(schedule, prior=prior)
-    return einet.StochasticEM(schedule)
-
-
 @torch.no_grad()
-def measure_test(model: einet.Einet, data: Data) -> dict[str, Any]:
+def measure_test(model: einet.Einet | einet.Mixture, data: Data) -> dict[str, Any]:
     """Read the test rows and measure a final model on them."""
     test = debd.read(data.name, "test", data.root).to(data.device)
     rows: Tensor = model.log_prob(test).double()

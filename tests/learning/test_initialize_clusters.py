@@ -120,3 +120,16 @@ def test_of_a_hidden_tree_em_finds_a_better_maximum() -> None:
             model.em_step(x)
         scores.append(float(model.log_prob(x).detach().mean()))
     assert scores[1] > scores[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sums", ["einsum", "linear"])
+def test_on_a_gpu(sums: str) -> None:
+    """The same start as on a CPU."""
+    x, _ = blobs()
+    here = Einet(GRAPHS["grid"], einet.Gaussian(), 3, sums=sums)
+    there = Einet(GRAPHS["grid"], einet.Gaussian(), 3, sums=sums, device="cuda")
+    here.initialize(x, clusters=True)
+    there.initialize(x.cuda(), clusters=True)
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(p, q.cpu(), rtol=1e-4, atol=1e-5)

@@ -72,7 +72,7 @@ def test_searches_then_trains_then_reads_the_test_rows(root: Path, tmp_path: Pat
         assert all(record["valid_ll"] < 0 for record in result["tried"])
         # The winner of all that was tried, short trainings included.
         best = max(result["tried"], key=lambda record: record["valid_ll"])
-        assert result["settings"] == best["settings"]
+        assert result["settings"] == best["settings"] | {"members": 2}
         tests = [model["test_ll"] for model in result["models"]]
         assert result["test_ll"] == pytest.approx(sum(tests) / 3)
         assert result["test_rows"] == 20

@@ -26,7 +26,8 @@ def test_every_data_set_has_published_results():
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize(("variables", "rows"), [(16, 16181), (17, 291326), (180, 1600)])
 def test_the_plan(kind: Kind, quick: bool, variables: int, rows: int):
-    start, stages = plan(kind, variables, rows, quick)
+    start, stages, members = plan(kind, variables, rows, quick)
+    assert members > 1
     survivors = [start]
     for stage in stages:
         candidates = stage.candidates(survivors, rows)
@@ -103,7 +104,7 @@ def test_the_table():
     assert "Random trees: at or above the paper's EiNet on 1 of 2" in table
     assert "Learnt trees: at or above the paper's EiNet on 0 of 1" in table
     assert "at most 1 % below it on 1." in table
-    assert "| nltcs | random trees | D 2 R 3 K 10 λ 1→0.01 B 500 E 20 |" in table
+    assert "| nltcs | random trees | D 2 R 3 K 10 clusters λ 1→0.01 B 500 E 20 |" in table
     widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
     assert widths == {8, 9}
     assert "No data set is finished yet." in report.markdown({})
