@@ -23,6 +23,7 @@ from einet import (
     Learner,
     Mixture,
     Model,
+    Prior,
     StochasticEM,
     fit,
     linear,
@@ -589,6 +590,53 @@ def test_hidden_cells(x: Tensor, valid: Tensor) -> None:
 def test_hide_is_a_probability(model: Einet, x: Tensor, hide: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="hide must be a probability"):
         fit(model, x, hide=hide, progress=False)
+
+
+@pytest.mark.parametrize("with_valid", [True, False])
+def test_finish(x: Tensor, valid: Tensor, with_valid: bool) -> None:
+    """Epochs of full-batch EM, under the same prior, from the best epoch of the others."""
+    prior = Prior(sums=2.0, leaves=1.0)
+    held_out = valid if with_valid else None
+    model, twin = (Einet(GRAPH, Gaussian(), 3, dtype=torch.float64) for _ in range(2))
+    learner = StochasticEM(0.5, prior)
+    history = fit(
+        model, x, held_out, epochs=3, finish=4, batch_size=20, optimizer=learner, progress=False
+    )
+    fit(twin, x, held_out, epochs=3, batch_size=20, optimizer=learner, progress=False)
+    more = fit(twin, x, held_out, epochs=4, optimizer=EM(prior), progress=False)
+    assert len(history) == 7
+    assert len(history.step_size) == 3
+    assert history.train[3:] == pytest.approx(more.train, rel=1e-9)
+    assert history.stopped == "finished"
+    if with_valid:
+        assert history.valid[3:] == pytest.approx(more.valid, rel=1e-9)
+        with torch.no_grad():
+            score = float(model.log_prob(valid).mean())
+        assert score == pytest.approx(max(history.valid), rel=1e-9)
+    else:
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-9)
+
+
+def test_finish_after_an_early_stop(x: Tensor) -> None:
+    """Validation rows unlike any other end the stochastic epochs at once, but not the others."""
+    far = torch.full((5, x.shape[1]), 4.0)
+    model = Einet(GRAPH, Gaussian(), 3)
+    history = fit(model, x, far, epochs=50, finish=2, patience=1, progress=False)
+    assert history.stopped == "early"
+    assert len(history.step_size) < 50
+    assert len(history) == len(history.step_size) + 2
+
+
+@pytest.mark.parametrize(
+    ("finish", "learner", "message"),
+    [(-1, None, "whole number of epochs"), (2, EM(), "StochasticEM to its end")],
+)
+def test_finish_is_checked(model: Einet, x: Tensor, finish: int, learner: Any, message: str):
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(ValueError, match=message):
+        fit(model, x, finish=finish, optimizer=learner, progress=False)
+    assert all(p.equal(q) for p, q in zip(model.parameters(), before, strict=True))
 
 
 @pytest.mark.gpu

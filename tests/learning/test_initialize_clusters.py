@@ -12,6 +12,7 @@ from torch import Tensor
 import einet
 from einet import Einet
 from einet.data.batch import as_batch
+from einet.learning.initialize_clusters import _trees
 
 GRAPHS = {
     "trees": einet.random_trees(6, depth=2, replicas=2, seed=0),
@@ -86,6 +87,26 @@ def test_sums_stay_distributions() -> None:
                 ones = torch.ones(simplex.shape[:-1])
                 torch.testing.assert_close(simplex.sum(-1), ones)
                 assert (simplex > 0).all()
+
+
+def test_trees_have_clusters_of_their_own() -> None:
+    """As far as they do not share any region but the root."""
+    assert len(_trees(GRAPHS["trees"])) == 2
+    assert len(_trees(GRAPHS["grid"])) == 1
+    assert len(_trees(einet.random_trees(6, depth=0, replicas=1))) == 1
+    x = torch.rand(200, 6, generator=torch.Generator().manual_seed(0)).round()
+    model = Einet(einet.random_trees(6, depth=1, replicas=3, seed=0), einet.Bernoulli(), 2)
+    model.initialize(x, clusters=True)
+    p = torch.cat([block.stored.detach() for block in model.leaf.leaf_blocks], 1)[..., 0]
+    nodes = torch.cat([b.leaves.repeat_interleave(3) for b in model.leaf.leaf_blocks])
+    columns = torch.cat([block.columns.reshape(-1) for block in model.leaf.leaf_blocks])
+    each = []
+    for tree in _trees(model.graph):
+        mine = tree[nodes]
+        assert columns[mine].sort().values.equal(torch.arange(6))
+        each.append((p[0] - p[1])[mine][columns[mine].argsort()].abs())
+    # There is nothing to find in these rows: every clustering finds another thing.
+    assert not torch.allclose(each[0], each[1], atol=0.1)
 
 
 def test_a_seed_decides_all() -> None:

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 
 from einet.base import Model
 from einet.learning.console import Bar, Interrupt
-from einet.learning.em import StochasticEM
+from einet.learning.em import EM, StochasticEM
 from einet.learning.history import History
 from einet.learning.kept import Kept
 from einet.learning.learner import Learner
@@ -42,6 +42,7 @@ def fit(
     weights: Any = None,
     patience: int | None = None,
     hide: float = 0.0,
+    finish: int = 0,
     initialize: bool | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
@@ -70,6 +71,9 @@ def fit(
         hide: The probability with which a known cell is taken for missing, drawn anew for every
             mini-batch. Missing cells are integrated out, so that this costs no exactness: it keeps
             a model with many parameters from relying on single cells, as dropout does.
+        finish: So many epochs of full-batch EM (with the prior of ``optimizer``, which must be a
+            StochasticEM) after the others, from the best of them. Mini-batches forget what is too
+            rare for most of them to hold; all rows together do not.
         initialize: Whether to set the leaves from the training rows first; by default if that
             has not been done.
         seed: Seed of the initial leaves, the order of rows and the cells to hide; the latter are
@@ -101,6 +105,7 @@ def fit(
     if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
         raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
     learner = StochasticEM(linear(0.5, 0.05)) if optimizer is None else optimizer
+    last = _last_learner(finish, learner)
     data = checked(model, "train", train, observed, labels, weights)
     held_out = None
     if valid is not None:
@@ -109,18 +114,22 @@ def fit(
         model.to(device)
     if initialize or (initialize is None and not model.initialized):
         model.initialize(data, seed=seed)
-    steps = epochs * math.ceil(len(data) / batch_size)
+    batches = math.ceil(len(data) / batch_size)
+    steps = epochs * batches
     rows = Rows(data, model.device)
     others = None if held_out is None else Rows(held_out, model.device)
     # No second copy of what was moved.
     del data, held_out
-    with Interrupt() as interrupt, Bar(epochs, steps, progress) as bar:
+    with Interrupt() as interrupt, Bar(epochs + finish, steps + finish * batches, progress) as bar:
         try:
             learner.start(model, rows.batch)
             loop = _Loop(model, learner, interrupt, bar, batch_size, steps)
             if hide > 0:
                 loop.hide(float(hide), torch.Generator(model.device).manual_seed(seed))
-            return loop.run(rows, others, epochs, patience, torch.Generator().manual_seed(seed))
+            history = loop.run(rows, others, epochs, patience, torch.Generator().manual_seed(seed))
+            if last is not None and history.stopped != "interrupted":
+                loop.end_with(last, rows, others, finish, history)
+            return history
         finally:
             learner.finish(model)
 
@@ -148,6 +157,14 @@ class _Loop:
         """Hide some known cells of each mini-batch from here on."""
         self.hidden = (share, generator)
 
+    def end_with(
+        self, learner: Learner, rows: Rows, valid: Rows | None, epochs: int, history: History
+    ) -> None:
+        """Some more epochs with another learner, each of all rows as they are."""
+        self.learner, self.hidden = learner, None
+        learner.start(self.model, rows.batch)
+        self._epochs(rows, valid, range(len(history), len(history) + epochs), None, None, history)
+
     def run(
         self,
         rows: Rows,
@@ -157,10 +174,25 @@ class _Loop:
         generator: torch.Generator,
     ) -> History:
         history = History()
+        self._epochs(rows, valid, range(epochs), patience, generator, history)
+        return history
+
+    def _epochs(
+        self,
+        rows: Rows,
+        valid: Rows | None,
+        epochs: range,
+        patience: int | None,
+        generator: torch.Generator | None,
+        history: History,
+    ) -> None:
+        """Learn for some epochs; then the model is that of the best epoch so far."""
         try:
-            for epoch in range(epochs):
+            for epoch in epochs:
                 began = time.perf_counter()
-                order = torch.randperm(len(rows), generator=generator)
+                order = None
+                if generator is not None:
+                    order = torch.randperm(len(rows), generator=generator)
                 train = self._epoch(rows, order)
                 score = None if valid is None or self.interrupt.requested else self._score(valid)
                 if self.interrupt.requested:
@@ -187,9 +219,8 @@ class _Loop:
             raise
         if history.best_epoch is not None:
             self.kept.restore()
-        return history
 
-    def _epoch(self, rows: Rows, order: Tensor) -> float:
+    def _epoch(self, rows: Rows, order: Tensor | None) -> float:
         """Learn from every row once; the mean log-likelihood met on the way."""
         # On the model's device, as are the means: a number read from a GPU in each step would be
         # waited for, and the GPU would then wait for the next step.
@@ -197,7 +228,7 @@ class _Loop:
         count = torch.zeros_like(total)
         looked = time.perf_counter()
         for given in rows.batches(self.batch_size, order):
-            self.progress = self.done / max(1, self.steps - 1)
+            self.progress = min(1.0, self.done / max(1, self.steps - 1))
             part = given if self.hidden is None else given.hide(*self.hidden)
             mean = self.learner.step(self.model, part, progress=self.progress)
             self.done += 1
@@ -242,6 +273,19 @@ class _Loop:
                 f"data{step}. The model is what it was {self.kept.since}"
             )
         return number
+
+
+def _last_learner(finish: Any, learner: Learner) -> EM | None:
+    """Full-batch EM with the prior of a learner, if it is asked for."""
+    if not isinstance(finish, int) or isinstance(finish, bool) or finish < 0:
+        raise ValueError(f"finish must be a whole number of epochs, got {finish!r}")
+    if not finish:
+        return None
+    if not isinstance(learner, StochasticEM):
+        raise ValueError(
+            f"finish takes a StochasticEM to its end; optimizer is of {type(learner).__name__}"
+        )
+    return EM(learner.prior)
 
 
 def _check_arguments(

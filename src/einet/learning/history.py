@@ -21,7 +21,7 @@ class History:
             mini-batch is measured just before the model learns from it.
         valid: Mean log-likelihood of the validation rows after the epoch; empty without them.
         seconds: Wall time of the epoch, validation included.
-        step_size: Step size of the epoch's last mini-batch; empty where the learner has none.
+        step_size: Step size of the epoch's last mini-batch, for epochs of learners that have one.
         best_epoch: The epoch (counted from 0) with the highest ``valid``, whose parameters the
             model was given back; None without validation data.
         stopped: Why training ended: ``"finished"``, ``"early"`` or ``"interrupted"``.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from einet.data.batch import Batch
@@ -22,6 +22,7 @@ from einet.learning.source import Source
 if TYPE_CHECKING:
     from einet.layers import LeafBlock
     from einet.model import Einet
+    from einet.structures import RegionGraph
 
 __all__ = ["initialize_from_clusters"]
 
@@ -29,7 +30,7 @@ __all__ = ["initialize_from_clusters"]
 _SHARE_OF_WEIGHTS, _SHARE_OF_LEAVES = 0.9, 0.8
 # Each cluster counts so many rows of the overall distribution as its own.
 _ROWS_FROM_ALL = 5.0
-_MOST_ROWS = 100_000
+_MOST_ROWS = 20_000
 _MOST_ITERATIONS = 20
 
 
@@ -38,27 +39,49 @@ def initialize_from_clusters(model: Einet, data: Batch, generator: torch.Generat
     """Set leaves and sum weights of a model from k-means clusters of rows, one for each entry.
 
     Entry k of every leaf moves to the statistics of cluster k, and entry k of every inner sum to
-    entry k of its children (modulo their number). What is random is drawn on the CPU.
+    entry k of its children (modulo their number). Trees that meet at the root only have clusters of
+    their own: what one of them misses, another may find. What is random is drawn on the CPU.
     """
     if len(data) > _MOST_ROWS:
         data = data[torch.randperm(len(data), generator=generator)[:_MOST_ROWS].to(data.x.device)]
     initialize_leaves(model.leaf, data, generator)
     model.circuit.randomize(generator)
     source = Source(data.x, data.observed, model.num_variables, data.x.device, name="data")
-    seed = int(torch.randint(1 << 31, (1,), generator=generator))
     count = min(model.num_leaves, len(data))
-    clusters = kmeans(source, count, seed=seed, max_iterations=_MOST_ITERATIONS)
-    for group in model.leaf.family_groups:
-        columns = group.variables.to(data.x.device)
-        here = {name: value.to(columns.device) for name, value in group.family.hyper.items()}
-        family = group.family.with_hyperparameters(here)
-        phi = _averages(family, data.x[:, columns], data.mask[:, columns], clusters)
-        for block in model.leaf.leaf_blocks:
-            if block.group is group:
-                _move(block, phi.to(block.stored.device))
+    for tree in _trees(model.graph):
+        seed = int(torch.randint(1 << 31, (1,), generator=generator))
+        clusters = kmeans(source, count, seed=seed, max_iterations=_MOST_ITERATIONS)
+        for group in model.leaf.family_groups:
+            columns = group.variables.to(data.x.device)
+            here = {name: value.to(columns.device) for name, value in group.family.hyper.items()}
+            family = group.family.with_hyperparameters(here)
+            phi = _averages(family, data.x[:, columns], data.mask[:, columns], clusters)
+            for block in model.leaf.leaf_blocks:
+                if block.group is group:
+                    _move(block, phi.to(block.stored.device), tree.to(block.leaves.device))
     for layer in model.circuit.sum_layers:
         if layer.target == "body":
             layer.align(_SHARE_OF_WEIGHTS)
+
+
+def _trees(graph: RegionGraph) -> list[Bool[Tensor, " leaves"]]:
+    """Which leaves belong together: those that are connected by more than the root."""
+    above = list(range(len(graph.scopes)))
+
+    def top(region: int) -> int:
+        while above[region] != region:
+            above[region] = above[above[region]]
+            region = above[region]
+        return region
+
+    for partition in graph.partitions:
+        regions = partition.children
+        if partition.region != graph.root:
+            regions = (partition.region, *regions)
+        for region in regions[1:]:
+            above[top(region)] = top(regions[0])
+    tops = torch.tensor([top(region) for region in graph.leaves])
+    return [tops == number for number in tops.unique()]
 
 
 def _averages(
@@ -83,12 +106,15 @@ def _averages(
     return (sums + _ROWS_FROM_ALL * overall) / (counts + _ROWS_FROM_ALL).unsqueeze(-1)
 
 
-def _move(block: LeafBlock, phi: Float[Tensor, "clusters V S"]) -> None:
-    """Move the first entries of a block towards one cluster each."""
-    entries = slice(0, len(phi))
-    old = block.stored[entries]
-    mine = block.family.phi_of(old.double())
-    new = torch.lerp(mine, phi[:, block.columns.reshape(-1)], _SHARE_OF_LEAVES)
+def _move(
+    block: LeafBlock, phi: Float[Tensor, "clusters V S"], tree: Bool[Tensor, " leaves"]
+) -> None:
+    """Move the first entries of a block's leaves in a tree towards one cluster each."""
+    columns = block.columns.reshape(-1)
     # Where a variable was never observed there is nothing to move to.
-    seen = (phi != 0).any(0).any(-1)[block.columns.reshape(-1)].unsqueeze(-1)
-    block.stored[entries] = torch.where(seen, block.from_phi(new).to(old.dtype), old)
+    seen = (phi != 0).any(0).any(-1)[columns]
+    mine = tree[block.leaves].repeat_interleave(block.columns.shape[1]) & seen
+    old = block.stored[: len(phi)]
+    new = torch.lerp(block.family.phi_of(old.double()), phi[:, columns], _SHARE_OF_LEAVES)
+    new = block.from_phi(new).to(old.dtype)
+    block.stored[: len(phi)] = torch.where(mine.unsqueeze(-1), new, old)
