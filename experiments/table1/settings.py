@@ -43,6 +43,8 @@ class Settings:
     first_step: float = 1.0
     last_step: float = 0.01
     epochs: int = 20
+    #: Epochs of full-batch EM at the end.
+    finish: int = 3
     #: Models, each with structure, start and order of its own, mixed with equal weights.
     members: int = 1
 
@@ -67,7 +69,8 @@ class Settings:
         members = f" M {self.members}" if self.members > 1 else ""
         return (
             f"{structure} K {self.num_sums}{sums}{start}{hide}{prior} "
-            f"λ {self.first_step:g}→{self.last_step:g} B {self.batch_size} E {self.epochs}{members}"
+            f"λ {self.first_step:g}→{self.last_step:g} B {self.batch_size} "
+            f"E {self.epochs}+{self.finish}{members}"
         )
 
 
@@ -106,19 +109,21 @@ def plan(
     """Where the search begins, its stages, and how many members a final model has."""
     # So that an epoch has some hundred steps at most, and a dozen at least.
     batch_size = 2000 if rows > 100_000 else 500 if rows > 4000 else 200
-    start = Settings(kind, num_sums=16, batch_size=batch_size, sums="linear", hide=0.3)
+    start = Settings(kind, num_sums=16, batch_size=batch_size, sums="linear", hide=0.2)
     # The fewer rows there are for each variable, the more a prior has to say.
     start = replace(start, prior_sums=0.1, prior_leaves=0.1 if rows > 50 * num_variables else 1.0)
     sizes = _random_sizes(num_variables, quick) if kind == "rat" else _learned_sizes(quick)
     if quick:
         stages = [Stage("structure", 200, 8, 1, sizes), Stage("length", 400, 15, 1, _same)]
         return start, stages, 2
-    return start, [
+    stages = [
         Stage("structure", 1500, 60, 2, sizes),
         Stage("hidden cells", 2000, 80, 1, _hidden),
         Stage("prior", 2000, 80, 1, _priors),
-        Stage("length", 8000, 250, 1, _same),
-    ], 8  # fmt: skip
+        Stage("length", 6000, 200, 1, _same),
+    ]
+    # Random trees gain more from one another than learnt ones.
+    return start, stages, 16 if kind == "rat" else 8
 
 
 def _same(settings: Settings) -> list[Settings]:
@@ -128,9 +133,9 @@ def _same(settings: Settings) -> list[Settings]:
 def _random_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[Settings]]:
     deepest = max(1, math.floor(math.log2(num_variables)))
     depths = sorted({min(depth, deepest) for depth in ((2,) if quick else (2, 4, 6))})
-    sizes = [("linear", 4, 8), ("linear", 4, 16)]
+    sizes = [("linear", 2, 8), ("linear", 2, 16)]
     if not quick:
-        sizes = [("einsum", 10, 16), ("linear", 10, 32), ("linear", 10, 128)]
+        sizes = [("einsum", 2, 16), ("linear", 2, 32), ("linear", 2, 128)]
 
     def vary(settings: Settings) -> list[Settings]:
         return [
@@ -143,10 +148,12 @@ def _random_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[
 
 
 def _learned_sizes(quick: bool) -> Callable[[Settings], list[Settings]]:
-    sizes = [8, 16] if quick else [16, 64, 128, 256]
+    sizes = [(8, True), (16, True)]
+    if not quick:
+        sizes = [(16, True), (64, True), (128, True), (256, True), (16, False), (64, False)]
 
     def vary(settings: Settings) -> list[Settings]:
-        return [replace(settings, trees=1, num_sums=num_sums) for num_sums in sizes]
+        return [replace(settings, trees=1, num_sums=K, clusters=clusters) for K, clusters in sizes]
 
     return vary
 
@@ -157,5 +164,5 @@ def _hidden(settings: Settings) -> list[Settings]:
 
 def _priors(settings: Settings) -> list[Settings]:
     """Weaker and stronger ones."""
-    strengths = [(0.01, 0.01), (0.1, 0.1), (0.1, 1.0), (0.1, 4.0), (1.0, 4.0)]
+    strengths = [(0.0, 0.1), (0.1, 0.1), (0.1, 1.0), (0.1, 3.0), (1.0, 1.0)]
     return [replace(settings, prior_sums=a, prior_leaves=b) for a, b in strengths]

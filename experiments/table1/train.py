@@ -114,6 +114,7 @@ def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
         optimizer=einet.StochasticEM(schedule, prior),
         patience=settings.patience,
         hide=settings.hide,
+        finish=settings.finish,
         seed=seed,
         progress=False,
     )

@@ -104,7 +104,7 @@ def test_the_table():
     assert "Random trees: at or above the paper's EiNet on 1 of 2" in table
     assert "Learnt trees: at or above the paper's EiNet on 0 of 1" in table
     assert "at most 1 % below it on 1." in table
-    assert "| nltcs | random trees | D 2 R 3 K 10 clusters λ 1→0.01 B 500 E 20 |" in table
+    assert "| nltcs | random trees | D 2 R 3 K 10 clusters λ 1→0.01 B 500 E 20+3 |" in table
     widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
     assert widths == {8, 9}
     assert "No data set is finished yet." in report.markdown({})
