@@ -29,8 +29,9 @@ def markdown(results: Results) -> str:
         _table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()]),
         "## Chosen settings",
         "D depth, R replicas, T trees, K sums, h probability of hiding a cell, α and β "
-        "pseudo-counts of the prior on sums and leaves, λ step size, B batch size, E epochs + those "
-        "of full-batch EM, M members mixed with equal weights; seconds of the search and all final models.",
+        "pseudo-counts of the prior on sums and leaves, λ step size, B batch size, E epochs + "
+        "those of full-batch EM, M members with equal weights; seconds of the search and the "
+        "final models.",
         _table(_SETTING_COLUMNS, _setting_rows(results)),
     ]
     return "\n\n".join(parts) + "\n"
