@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from einet.data import debd
 from experiments.table1 import report
+from experiments.table1.arguments import default_root, in_order
 from experiments.table1.entry import Job
 from experiments.table1.pool import outcomes
 from experiments.table1.settings import KINDS
@@ -96,33 +97,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--device cuda: there is no CUDA device here")
     named = ",".join(_QUICK if args.quick else debd.names())
     try:
-        args.datasets = _in_order(args.datasets or named)
-        args.root = args.root or _default_root()
+        args.datasets = in_order(args.datasets or named)
+        args.root = args.root or default_root()
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     if args.output is None:
         args.output = _HERE / "quick" if args.quick else _HERE
     return args
-
-
-def _in_order(names: str) -> list[str]:
-    wanted = {debd.canonical(name.strip()) for name in names.split(",") if name.strip()}
-    return [name for name in debd.names() if name in wanted]
-
-
-def _default_root() -> Path:
-    """Where the data sets are, unless that is said."""
-    named = [os.environ[key] for key in ("EINET_DEBD",) if os.environ.get(key)]
-    data = os.environ.get("EINET_DATA") or _HERE.parents[2] / "shared" / "data"
-    places: Iterable[Path] = [*map(Path, named), Path(data) / "debd"]
-    for place in places:
-        if place.is_dir():
-            return place
-    raise FileNotFoundError(
-        "no data sets here: name their folder with --root or in EINET_DEBD (looked in "
-        + ", ".join(map(str, places))
-        + ")"
-    )
 
 
 if __name__ == "__main__":
