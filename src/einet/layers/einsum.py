@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from einet.kernels import torch as kernel
 from einet.kernels.memory import Rows, block_bytes, spacing
-from einet.kernels.torch import Children
-from einet.kernels.update import Statistic, Step, collector
+from einet.kernels.torch import Children, Nodes
+from einet.kernels.update import Collector, Statistic, Step
 from einet.layers.base import Descent, Values, Visits
 from einet.layers.plan import ProductLayer
 
@@ -88,31 +88,19 @@ class EinsumLayer(ProductLayer):
             self.register_buffer(f"{name}_left", left.clone(), persistent=False)
             self.register_buffer(f"{name}_right", right.clone(), persistent=False)
 
-    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        out = self.written(values)
-        if values.fused and not maximise:
-            from einet.kernels.triton import einsum as triton
+    def _propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
+        kernel.einsum_forward(weight, values.body, self._children(), out, maximise)
 
-            triton.forward(weight, values.body, self._edges(), out, values.precision)
-        else:
-            kernel.einsum_forward(weight, values.body, self._children(), out, maximise)
+    def _propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
+        from einet.kernels.triton import einsum as triton
 
-    def backpropagate(
-        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> Callable[[], None] | None:
-        above = flow[self.target][self.slots, : self.num_outputs]
-        if values.fused:
-            return self._backpropagate_fused(weight, values, above, flow["body"], statistic)
-        kernel.einsum_backward(
-            weight,
-            values.body,
-            self._children(),
-            self.written(values),
-            above,
-            collector(weight, statistic, axis=-1),
-            flow["body"],
-        )
-        return None
+        triton.forward(weight, values.body, self._edges(), out, values.precision)
+
+    def _backpropagate_torch(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
+    ) -> None:
+        children, sums = self._children(), self.written(values)
+        kernel.einsum_backward(weight, values.body, children, sums, above, into, below)
 
     def _backpropagate_fused(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from einet.kernels import linear as kernel
 from einet.kernels.linear import Factors
 from einet.kernels.memory import block_bytes
-from einet.kernels.update import Statistic, Step, collector
+from einet.kernels.torch import Nodes
+from einet.kernels.update import Collector, Statistic, Step
 from einet.layers.base import Descent, Values, Visits
 from einet.layers.plan import ProductLayer
 
@@ -75,31 +76,19 @@ class LinearLayer(ProductLayer):
     def sources(self) -> list[int]:
         return self._sources
 
-    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        out = self.written(values)
-        if values.fused and not maximise:
-            from einet.kernels.triton import linear as triton
+    def _propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
+        kernel.linear_forward(weight, values.body, self._factors(), out, maximise)
 
-            triton.forward(weight, values.body, self._edges(), out, values.precision)
-        else:
-            kernel.linear_forward(weight, values.body, self._factors(), out, maximise)
+    def _propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
+        from einet.kernels.triton import linear as triton
 
-    def backpropagate(
-        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> Callable[[], None] | None:
-        above = flow[self.target][self.slots, : self.num_outputs]
-        if values.fused:
-            return self._backpropagate_fused(weight, values, above, flow["body"], statistic)
-        kernel.linear_backward(
-            weight,
-            values.body,
-            self._factors(),
-            self.written(values),
-            above,
-            collector(weight, statistic, axis=-1),
-            flow["body"],
-        )
-        return None
+        triton.forward(weight, values.body, self._edges(), out, values.precision)
+
+    def _backpropagate_torch(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
+    ) -> None:
+        children, sums = self._factors(), self.written(values)
+        kernel.linear_backward(weight, values.body, children, sums, above, into, below)
 
     def _backpropagate_fused(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
