@@ -92,7 +92,7 @@ def _reduce_tiles(outputs: int, inputs: int) -> dict:
         return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 2}
     if I <= 64:
         return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4}
-    return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4 if I <= 128 else 8}
+    return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 8}
 
 
 @triton.jit
