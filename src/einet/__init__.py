@@ -26,7 +26,7 @@ from einet.learning.schedules import cosine, exponential, linear
 from einet.learning.statistics import Statistics
 from einet.mixture import Mixture
 from einet.model import Einet
-from einet.storage import FormatError, load, save
+from einet.storage import FormatError, load, load_metadata, save
 from einet.structures import (
     Partition,
     RegionGraph,
@@ -75,6 +75,7 @@ __all__ = [
     "fit",
     "linear",
     "load",
+    "load_metadata",
     "poon_domingos",
     "random_trees",
     "save",

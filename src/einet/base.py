@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -153,11 +154,16 @@ class Model(nn.Module, ABC):
         with torch.no_grad():
             return self.log_prob(nothing, torch.zeros_like(nothing, dtype=torch.bool))[0]
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to one file, atomically; :func:`einet.load` reads it back."""
+    def save(self, path: str | PathLike[str], metadata: Mapping[Any, Any] | None = None) -> None:
+        """Write the model to one file, atomically; :func:`einet.load` reads it back.
+
+        Args:
+            path: The file; its folder must exist.
+            metadata: What else the file shall tell, for :func:`einet.load_metadata`.
+        """
         from einet.storage import save
 
-        save(self, path)
+        save(self, path, metadata)
 
 
 def as_generator(

@@ -3,12 +3,14 @@ r"""The file format of models, and a slow evaluator of it that shares no code wi
 A saved model is one `safetensors <https://github.com/huggingface/safetensors>`_ file. Its metadata
 have one entry, ``"einet"``, a JSON object:
 
-===========  ====================================================================================
-``format``   ``"einet.model"``
-``version``  1, or 2 where a model has linear sums. A reader refuses numbers that it does not know
-``einet``    The release that wrote the file; for people
-``model``    The description of the model
-===========  ====================================================================================
+============  ===================================================================================
+``format``    ``"einet.model"``
+``version``   1, or 2 where a model has linear sums or numeric categories. A reader refuses numbers
+              that it does not know
+``einet``     The release that wrote the file; for people
+``model``     The description of the model
+``metadata``  What a user wrote beside it, an object without meaning here; may be absent
+============  ===================================================================================
 
 **Description.** A mixture is ``{"kind": "Mixture", "dtype": …, "components": […]}`` with one
 description for each component, which may be a mixture again; ``"clustered": true`` beside them
@@ -25,7 +27,8 @@ says that it was a ``ClusteredEinet``, which means no other numbers. All else is
 ``num_classes``  C, the entries of the root
 ``initialized``  Whether its leaves have been set from data
 ``families``     For each group of variables ``{"name": …, "config": {…}}``: the family's class, and
-                 settings that are not tensors (for ``Categorical``, the ``width`` of its tables)
+                 settings that are not tensors (for ``Categorical``, the ``width`` of its tables,
+                 and ``numeric`` where categories are numbers, which means no other densities)
 ``blocks``       For each leaf block the number G of its group
 ``layers``       For each sum layer, bottom-up, ``{"kind": …, "target": …}``: ``"EinsumLayer"``,
                  ``"LinearLayer"`` or ``"MixingLayer"``, which writes to the ``"body"`` or to the

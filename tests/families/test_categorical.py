@@ -70,3 +70,15 @@ def test_the_width_of_tables_outlives_a_selection(family: Categorical):
 def test_moments_mean_nothing(family: Categorical, stored: torch.Tensor):
     assert family.mean(stored).isnan().all()
     assert family.variance(stored).isnan().all()
+
+
+def test_categories_that_are_numbers(stored: torch.Tensor):
+    family = Categorical([2, 4, 1], numeric=True)
+    states = torch.arange(4).double()
+    mean = (stored * states).sum(-1)
+    torch.testing.assert_close(family.mean(stored), mean)
+    second = (stored * states**2).sum(-1)
+    torch.testing.assert_close(family.variance(stored), second - mean**2)
+    assert family.at(torch.tensor(1)).numeric
+    assert "numeric" not in Categorical(3).config()
+    assert Categorical(3).mean(stored[0, :, :3]).isnan().all()

@@ -2,8 +2,9 @@ import math
 
 import pytest
 import torch
+from scipy import stats
 
-from einet.families import Gaussian
+from einet.families import Bernoulli, Gaussian
 
 
 def fit(x: torch.Tensor, family: Gaussian | None = None) -> tuple[Gaussian, torch.Tensor]:
@@ -68,3 +69,40 @@ def test_huge_values_do_not_spoil_the_scale():
     family, stored = fit(x)
     assert family.scale.isfinite().all()
     assert not family.log_prob(x, stored).isnan().any()
+
+
+def test_probabilities_of_intervals():
+    family = Gaussian().adapt(torch.tensor([[2.0], [6.0]]).double(), torch.ones(2, 1).bool())
+    stored = torch.tensor([[0.3, 0.5]]).double()
+    reference = stats.norm(family.mean(stored).item(), family.variance(stored).sqrt().item())
+    low = torch.tensor([-math.inf, -3.0, 0.0, 4.0, 4.5, 9.0, -math.inf]).double()
+    high = torch.tensor([-3.0, 0.0, 4.0, 4.5, 9.0, math.inf, math.inf]).double()
+    found = family.log_interval(low, high, stored.expand(7, 2))
+    expected = torch.tensor(
+        [reference.cdf(b) - reference.cdf(a) for a, b in zip(low, high, strict=True)]
+    )
+    torch.testing.assert_close(found.exp(), expected, rtol=1e-10, atol=1e-300)
+    assert found[-1] == 0
+
+
+def test_intervals_far_out_keep_their_digits():
+    family, stored = Gaussian(), torch.tensor([[0.0, 1.0]]).double()
+    for sign in (-1, 1):
+        ends = sorted([sign * 40.0, sign * 41.0])
+        low, high = (torch.tensor([end]).double() for end in ends)
+        # Almost all of it lies beyond the nearer bound, where Φ is about φ(40)/40.
+        expected = stats.norm.logsf(40.0)
+        assert family.log_interval(low, high, stored).item() == pytest.approx(expected, rel=1e-12)
+    wide = torch.tensor([[0.0, 1e24]]).double()
+    bounds = torch.tensor([[0.0], [1.0]]).double()
+    found = family.log_interval(bounds[0], bounds[1], wide)
+    expected = family.log_prob(torch.tensor([0.5]).double(), wide)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)
+    same = torch.tensor([1.0]).double()
+    assert family.log_interval(same, same, stored).item() == -math.inf
+
+
+def test_other_families_know_of_no_intervals():
+    zero = torch.zeros(1).double()
+    with pytest.raises(NotImplementedError, match="Bernoulli leaves do not know"):
+        Bernoulli().log_interval(zero, zero, zero.unsqueeze(-1))

@@ -531,3 +531,58 @@ def test_sums_of_another_kind_than_the_file_says(path: Path):
     rewrite(path, lambda header, _: header["model"].update(sums="einsum"))
     with pytest.raises(FormatError, match="its layers are not what"):
         load(path)
+
+
+# -- what users add --------------------------------------------------------------------------------
+
+
+def test_metadata(model: Einet, path: Path):
+    told = {"units": "mm", "shape": [2, 3], "nested": {"ä": None, "x": 0.1}}
+    model.save(path, metadata=told)
+    assert einet.load_metadata(path) == told
+    assert_same(load(path), model)
+    # The same model and words give the same bytes; without words there is nothing of them.
+    before = path.read_bytes()
+    save(model, path, metadata=told)
+    assert path.read_bytes() == before
+    save(model, path)
+    assert einet.load_metadata(path) == {}
+    with safe_open(path, "pt") as file:
+        assert "metadata" not in json.loads(file.metadata()["einet"])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({1: "one"}, "metadata must be a dict with strings for keys"),
+        ({"x": object()}, "metadata must hold what JSON can say: .*object"),
+        ({"x": NAN}, "metadata must hold what JSON can say"),
+    ],
+    ids=["keys", "objects", "NaN"],
+)
+def test_metadata_that_no_file_can_hold(metadata: Any, message: str, model: Einet, path: Path):
+    with pytest.raises(TypeError, match=message):
+        save(model, path, metadata=metadata)
+    assert not path.exists()
+
+
+def test_metadata_of_other_files(model: Einet, path: Path):
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(FormatError, match="einet did not write it"):
+        einet.load_metadata(path)
+    save(model, path)
+    rewrite(path, lambda header, tensors: header.update(metadata=[1]))
+    with pytest.raises(FormatError, match="metadata must be dict"):
+        einet.load_metadata(path)
+    with pytest.raises(IsADirectoryError):
+        einet.load_metadata(path.parent)
+
+
+def test_categories_that_are_numbers(path: Path):
+    graph = einet.random_trees(3, depth=1, replicas=2)
+    model = Einet(graph, einet.Categorical(4, numeric=True), num_sums=2)
+    loaded = round_trip(model, path)
+    assert torch.equal(loaded.mean(), model.mean())
+    assert loaded.mean().isfinite().all()
+    with safe_open(path, "pt") as file:
+        assert json.loads(file.metadata()["einet"])["version"] == 2

@@ -142,6 +142,20 @@ class ExponentialFamily(ABC):
         """
         return None
 
+    def log_interval(
+        self,
+        low: Float[Tensor, "*batch"],
+        high: Float[Tensor, "*batch"],
+        parameters: Float[Tensor, "*batch2 P"],
+    ) -> Float[Tensor, "*batch3"]:
+        """log P(low < x ≤ high) under stored parameters, with broadcasting; either may be infinite.
+
+        Only families over the reals that have a distribution function to compute it by define it.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} leaves do not know the probabilities of intervals"
+        )
+
     # -- initialisation ------------------------------------------------------------------------
 
     @abstractmethod

@@ -27,6 +27,8 @@ class Categorical(ExponentialFamily):
     Args:
         num_categories: C.
         min_probability: Lower bound of every entry of p; at most 1/C.
+        numeric: Whether categories are numbers, such as grey values, so that means and variances
+            of them say something. They are NaN otherwise.
 
     Example:
         >>> family = Categorical([2, 3])  # two variables
@@ -41,11 +43,14 @@ class Categorical(ExponentialFamily):
     kernel: ClassVar = "table"
     support: ClassVar = "integers from 0 to num_categories - 1"
     bounded: ClassVar = True
+    #: Files of earlier releases do not say.
+    numeric: bool = False
 
     def __init__(
         self,
         num_categories: Numbers,
         min_probability: Numbers = 1e-6,
+        numeric: bool = False,
     ) -> None:
         self.num_categories = as_hyper("num_categories", num_categories, at_least=1, integer=True)
         self.min_probability = as_hyper("min_probability", min_probability, above=0)
@@ -57,6 +62,7 @@ class Categorical(ExponentialFamily):
             )
         # The tables' width. It outlives the variable that needs it when variables are selected.
         self.width = int(self.num_categories.max())
+        self.numeric = numeric
 
     @property
     def num_statistics(self) -> int:
@@ -67,7 +73,7 @@ class Categorical(ExponentialFamily):
         return self.width
 
     def config(self) -> dict[str, Any]:
-        return {"width": self.width}
+        return {"width": self.width, **({"numeric": True} if self.numeric else {})}
 
     def _valid(self, device: torch.device) -> Bool[Tensor, "*hyper S"]:
         states = torch.arange(self.width, device=device)
@@ -123,10 +129,17 @@ class Categorical(ExponentialFamily):
         return torch.minimum(state, self.num_categories.to(state) - 1)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
-        return torch.full_like(parameters[..., 0], math.nan)
+        if not self.numeric:
+            return torch.full_like(parameters[..., 0], math.nan)
+        return parameters @ torch.arange(self.width).to(parameters)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
-        return torch.full_like(parameters[..., 0], math.nan)
+        if not self.numeric:
+            return torch.full_like(parameters[..., 0], math.nan)
+        states = torch.arange(self.width).to(parameters)
+        # About the mean, as E[x²] − E[x]² would lose digits.
+        away = states - self.mean(parameters).unsqueeze(-1)
+        return (parameters * away * away).sum(-1)
 
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return parameters.argmax(-1).to(parameters)

@@ -143,6 +143,21 @@ class Gaussian(ExponentialFamily):
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.mean(parameters)
 
+    def log_interval(
+        self,
+        low: Float[Tensor, "*batch"],
+        high: Float[Tensor, "*batch"],
+        parameters: Float[Tensor, "*batch2 P"],
+    ) -> Float[Tensor, "*batch3"]:
+        mean, deviation = self.mean(parameters), self.variance(parameters).sqrt()
+        a, b = (low - mean) / deviation, (high - mean) / deviation
+        # On the side where Φ is small: on the other one both bounds would be rounded to 1.
+        mirrored = a + b > 0
+        a, b = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
+        log_a, log_b = torch.special.log_ndtr(a), torch.special.log_ndtr(b)
+        log_ratio = torch.where(log_a == -math.inf, -math.inf, log_a - log_b)
+        return log_b + torch.log(-torch.expm1(log_ratio))
+
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch S"]:

@@ -5,7 +5,7 @@ numpy alone.
 """
 
 from einet.storage.format import FORMAT, VERSION, FormatError
-from einet.storage.read import load
+from einet.storage.read import load, load_metadata
 from einet.storage.write import save
 
-__all__ = ["FORMAT", "VERSION", "FormatError", "load", "save"]
+__all__ = ["FORMAT", "VERSION", "FormatError", "load", "load_metadata", "save"]

@@ -41,9 +41,11 @@ def release() -> str:
 
 
 def version_of(description: dict[str, Any]) -> int:
-    """The version that a description of a model needs: 2 with linear sums, 1 without."""
+    """The version that a description of a model needs: 1 for what the first one knew of."""
     parts = description.get("components", [])
-    return max([2 if description.get("sums") == "linear" else 1, *map(version_of, parts)])
+    numeric = any("numeric" in family["config"] for family in description.get("families", []))
+    second = description.get("sums") == "linear" or numeric
+    return max([2 if second else 1, *map(version_of, parts)])
 
 
 def is_typed(name: str, tensor: Tensor) -> bool:

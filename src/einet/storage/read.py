@@ -29,7 +29,7 @@ from einet.storage.format import (
 )
 from einet.structures import RegionGraph
 
-__all__ = ["load"]
+__all__ = ["load", "load_metadata"]
 
 
 def load(path: str | os.PathLike[str], device: torch.device | str | None = None) -> Model:
@@ -52,9 +52,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str | None = None)
         >>> model.graph == graph
         True
     """
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "A model is one file, not a folder", str(path))
+    path = _checked(path)
     try:
         description, tensors = _read(path)
         model = _build(description, "", tensors, {})
@@ -66,6 +64,38 @@ def load(path: str | os.PathLike[str], device: torch.device | str | None = None)
     return model if device is None else model.to(device)
 
 
+def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What :func:`save` was given as ``metadata``; empty where it was given none.
+
+    Args:
+        path: The file. Its tensors are not read.
+
+    Raises:
+        FormatError, OSError: As :func:`load`.
+
+    Example:
+        >>> import einet, tempfile
+        >>> model = einet.Einet(einet.random_trees(4, 1, 2), einet.Gaussian(), num_sums=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.einet", metadata={"units": "mm", "columns": [3, 1]})
+        ...     load_metadata(f"{folder}/model.einet")
+        {'units': 'mm', 'columns': [3, 1]}
+    """
+    path = _checked(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _field({"metadata": {}, **_header(file.metadata())}, "metadata", dict)
+    except (FormatError, SafetensorError) as error:
+        raise FormatError(f"{path} is no model that can be loaded: {error}") from error
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "A model is one file, not a folder", str(path))
+    return path
+
+
 def _expect(condition: bool, otherwise: str) -> None:
     if not condition:
         raise FormatError(otherwise)
@@ -74,26 +104,32 @@ def _expect(condition: bool, otherwise: str) -> None:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The description of the model and all tensors of a file."""
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        _expect(KEY in metadata, "it is a safetensors file, but einet did not write it")
-        try:
-            header = json.loads(metadata[KEY])
-        except ValueError as error:
-            raise FormatError(f"its metadata are damaged: {error}") from error
-        _expect(isinstance(header, dict), "its metadata are damaged: they must be a JSON object")
-        written = header.get("format")
-        _expect(written == FORMAT, f"its format must be {FORMAT!r}, got {written!r}")
-        version = _field(header, "version", int)
-        _expect(
-            version <= VERSION,
-            f"it has version {version} of the format, and this release of einet ({release()}) "
-            f"reads version {VERSION}; install a newer one (it was written by einet "
-            f"{header.get('einet')})",
-        )
-        _expect(version >= 1, f"version must be at least 1, got {version}")
+        header = _header(file.metadata())
         # Copies: the file may change or vanish while the model lives.
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     return _field(header, "model", dict), tensors
+
+
+def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
+    """What a file says beside its tensors, if it is of this format and of a known version."""
+    metadata = metadata or {}
+    _expect(KEY in metadata, "it is a safetensors file, but einet did not write it")
+    try:
+        header = json.loads(metadata[KEY])
+    except ValueError as error:
+        raise FormatError(f"its metadata are damaged: {error}") from error
+    _expect(isinstance(header, dict), "its metadata are damaged: they must be a JSON object")
+    written = header.get("format")
+    _expect(written == FORMAT, f"its format must be {FORMAT!r}, got {written!r}")
+    version = _field(header, "version", int)
+    _expect(
+        version <= VERSION,
+        f"it has version {version} of the format, and this release of einet ({release()}) "
+        f"reads version {VERSION}; install a newer one (it was written by einet "
+        f"{header.get('einet')})",
+    )
+    _expect(version >= 1, f"version must be at least 1, got {version}")
+    return header
 
 
 def _field(description: dict[str, Any], name: str, kind: type) -> Any:

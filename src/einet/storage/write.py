@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ from einet.structures import RegionGraph
 __all__ = ["save", "write_tensors"]
 
 
-def save(model: Model, path: str | os.PathLike[str]) -> None:
+def save(
+    model: Model, path: str | os.PathLike[str], metadata: Mapping[Any, Any] | None = None
+) -> None:
     """Write a model to one file that :func:`load` and other programs can read.
 
     The file appears in one step: whoever looks at ``path`` sees the file that was there before or
@@ -36,6 +38,9 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     Args:
         model: An :class:`~einet.Einet` or an :class:`~einet.Mixture`.
         path: The file; its folder must exist.
+        metadata: What else the file shall tell of the model, such as the units of its data:
+            anything that JSON can say, by name. :func:`load_metadata` reads it back; the model
+            itself has no use for it.
 
     Example:
         >>> import einet, tempfile, torch
@@ -55,11 +60,24 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
         "einet": release(),
         "model": description,
     }
+    if metadata:
+        header["metadata"] = _plain(metadata)
     tensors = dict(_canonical(model))
     for graph, name in graphs.items():
         for part, array in graph.to_arrays().items():
             tensors[f"{name}.{part}"] = torch.from_numpy(array)
     write_tensors(path, tensors, {KEY: json.dumps(header)})
+
+
+def _plain(metadata: Any) -> dict[str, Any]:
+    """A user's metadata, checked to come back from the file as they are."""
+    names = isinstance(metadata, Mapping) and all(isinstance(name, str) for name in metadata)
+    if not names:
+        raise TypeError(f"metadata must be a dict with strings for keys, got {metadata!r}")
+    try:
+        return json.loads(json.dumps(dict(metadata), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"metadata must hold what JSON can say: {error}") from error
 
 
 def _describe(model: Model, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
