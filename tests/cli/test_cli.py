@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 import einet
 from einet.cli import app
-from einet.cli.pictures import grid
 
 
 def test_demo_writes_pictures_and_a_model(tmp_path):
@@ -39,15 +38,3 @@ def test_info_says_what_is_wrong_with_a_file(tmp_path, content):
     result = CliRunner().invoke(app, ["info", str(path)])
     assert result.exit_code == 2
     assert "model.einet" in result.output
-
-
-def test_grid_places_images_and_marks_what_is_missing():
-    images = np.zeros((3, 2, 2))
-    images[1] = 255
-    images[2, 0] = np.nan
-    picture = grid(images, columns=2, scale=1)
-    assert picture.shape == (10, 10, 3)
-    assert (picture[2:4, 2:4] == 0).all()
-    assert (picture[2:4, 6:8] == 255).all()
-    assert len(np.unique(picture[6, 2])) > 1
-    assert (picture[7, 2] == 0).all()

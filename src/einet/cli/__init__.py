@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from einet.cli import images
+from einet.cli.console import plain_errors
+
 __all__ = ["app"]
 
 app = typer.Typer(
@@ -15,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+app.add_typer(images.app)
 
 
 @app.callback()
@@ -42,11 +46,8 @@ def info(path: Annotated[Path, typer.Argument(help="A saved model.")]) -> None:
     """Describe a saved model."""
     from einet.storage import load
 
-    try:
+    with plain_errors():
         model = load(path)
-    except (OSError, ValueError) as error:
-        typer.echo(f"einet: {error}", err=True)
-        raise typer.Exit(2) from error
     typer.echo(str(model))
     graph = getattr(model, "graph", None)
     if graph is not None:

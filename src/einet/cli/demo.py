@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import einet
-from einet.cli.pictures import grid, save_png
+from einet.imaging.pictures import grid, save_png
 
 __all__ = ["run"]
 
@@ -44,7 +44,7 @@ def run(out: Path, *, epochs: int, num_sums: int, seed: int) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     samples = model.sample(64, seed=seed)
-    save_png(out / "samples.png", grid(_images(samples), columns=16))
+    save_png(out / "samples.png", grid(_images(samples), columns=16, scale=4))
     save_png(out / "inpainting.png", _inpainting(model, test, seed))
     model.save(out / "digits.einet")
     console.print(f"wrote samples.png, inpainting.png and digits.einet to {out}/")
@@ -76,7 +76,7 @@ def _inpainting(model: einet.Einet, test: Tensor, seed: int, count: int = 10) ->
     covered = covered.flatten(1)
     posterior = model.given(covered)
     rows = [images, covered, *posterior.sample(3, seed=seed), posterior.mean()]
-    return grid(_images(torch.cat([row.double() for row in rows])), columns=2 * count)
+    return grid(_images(torch.cat([row.double() for row in rows])), columns=2 * count, scale=4)
 
 
 def _images(rows: Tensor) -> np.ndarray:

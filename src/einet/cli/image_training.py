@@ -1,0 +1,131 @@
+"""What ``einet images train`` does, once its arguments are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+import einet
+from einet.cli.console import as_device, counting
+from einet.data.images import Images
+from einet.imaging import Pixels, Recipe, reading
+
+__all__ = ["Training", "parse_delta", "train"]
+
+
+def parse_delta(text: str | None) -> list[float] | None:
+    """Δ from ``"8"`` or ``"16,8,4"``."""
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"delta must be numbers, separated by commas, got {text!r}") from None
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train, as the command line says."""
+
+    output: Path
+    clusters: int | None
+    epochs: int
+    batch_size: int
+    step_size: float
+    last_step_size: float | None
+    refine: int
+    precision: str
+    checkpoint: Path
+    resume: bool
+    seed: int
+    device: str | None
+
+    @property
+    def learner(self) -> einet.StochasticEM:
+        if self.last_step_size is None:
+            return einet.StochasticEM(self.step_size)
+        return einet.StochasticEM(einet.linear(self.step_size, self.last_step_size))
+
+    @property
+    def second_checkpoint(self) -> Path:
+        """That of the refinement."""
+        return self.checkpoint.with_name(f"{self.checkpoint.name}.refine")
+
+
+def train(images: Images, recipe: Recipe, how: Training) -> None:
+    """Train, with a checkpoint to resume from, and write the model."""
+    if not how.output.absolute().parent.is_dir():
+        raise FileNotFoundError(f"output: there is no folder {how.output.parent}")
+    clusters = _clusters(how, len(images))
+    device = as_device(how.device)
+    with counting("reading", len(images)) as progress:
+        images = reading.in_memory(images, progress)
+    precision: Any = how.precision
+    model = recipe.model(
+        images.image_shape, clusters, seed=how.seed, precision=precision, device=device
+    )
+    steps = np.atleast_1d(recipe.delta_for(images.image_shape[1]))
+    delta = ", ".join(f"{step:g}" for step in steps)
+    typer.echo(
+        f"{recipe.family} leaves, Poon–Domingos structure with Δ {delta} ({recipe.axes} cuts), "
+        f"K {recipe.num_sums}, {model.num_parameters:,} parameters, on {device}"
+    )
+    if how.checkpoint.exists() and not how.resume:
+        typer.echo(f"{how.checkpoint} of an earlier training is replaced; --resume would go on")
+        how.second_checkpoint.unlink(missing_ok=True)
+    history = model.fit(
+        images,
+        epochs=how.epochs,
+        batch_size=how.batch_size,
+        optimizer=how.learner,
+        seed=how.seed,
+        checkpoint=how.checkpoint,
+        resume=how.resume,
+    )
+    _stop_if(history.stopped, how)
+    # On the scale pixels/255, as nats are reported everywhere.
+    shift = model.num_variables * math.log(255) if recipe.family == "gaussian" else 0.0
+    sizes, last = np.array(history.sizes), [epochs[-1] for epochs in history.train if epochs]
+    typer.echo(
+        f"trained in {history.training_seconds:.1f} s, after {history.clustering_seconds:.1f} s of "
+        f"k-means (clusters of {sizes.min()} to {sizes.max()} images); in its cluster an image has "
+        f"{np.average(last, weights=sizes[sizes > 0]) + shift:.2f} nats on average"
+    )
+    if how.refine:
+        refined = model.refine(
+            images,
+            epochs=how.refine,
+            batch_size=how.batch_size,
+            seed=how.seed,
+            checkpoint=how.second_checkpoint,
+            resume=how.resume,
+        )
+        _stop_if(refined.stopped, how)
+        first, last = refined.train[0] + shift, refined.train[-1] + shift
+        typer.echo(f"refined as a whole: {first:.2f} → {last:.2f} nats")
+    settings = {"recipe": asdict(recipe), "epochs": how.epochs, "batch_size": how.batch_size}
+    data = {"data": images.name, "split": images.split, "images": len(images)}
+    model.save(how.output, Pixels(images.image_shape).metadata(training=settings | data))
+    how.checkpoint.unlink(missing_ok=True)
+    how.second_checkpoint.unlink(missing_ok=True)
+    typer.echo(f"wrote {how.output}")
+
+
+def _clusters(how: Training, images: int) -> int:
+    if how.clusters is None:
+        count = Recipe.clusters_for(images)
+        few = "" if count == 100 else ": one for each 100 images"
+        typer.echo(f"{count} cluster{'s' * (count > 1)}{few}")
+        return count
+    if how.clusters > images:
+        raise ValueError(f"clusters must be at most {images}, the images, got {how.clusters}")
+    return how.clusters
+
+
+def _stop_if(stopped: str, how: Training) -> None:
+    if stopped == "interrupted":
+        typer.echo(f"stopped; the same command with --resume goes on from {how.checkpoint}")
+        raise typer.Exit(130)

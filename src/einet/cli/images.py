@@ -1,0 +1,175 @@
+"""``einet images``: models of images, from your own folder or a public set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from einet.cli.console import plain_errors
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="images",
+    help="Generative models of images: train, sample, fill in covered parts, evaluate.",
+    no_args_is_help=True,
+)
+
+Model = Annotated[Path, typer.Argument(help="A model that 'einet images train' wrote.")]
+Data = Annotated[Path, typer.Argument(help="A folder or zip archive of images, or a public set.")]
+Kind = Annotated[str, typer.Option(help="auto, folder, idx (MNIST), svhn, celeba or npy.")]
+Size = Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to resize image files to.")]
+Crop = Annotated[str | None, typer.Option(help="HEIGHTxWIDTH of the centre to cut out first.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use the first so many images only.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
+]
+Leaves = Annotated[str, typer.Option(help="sample: draw pixels; mean: means of leaves, no noise.")]
+
+
+@app.command()
+def train(
+    data: Data,
+    output: Annotated[Path, typer.Option(help="The file for the model.")] = Path("model.einet"),
+    kind: Kind = "auto",
+    split: Annotated[str, typer.Option(help="The part of a public set.")] = "train",
+    size: Size = None,
+    crop: Crop = None,
+    grey: Annotated[bool, typer.Option("--grey", help="Read image files as grey.")] = False,
+    limit: Limit = None,
+    clusters: Annotated[
+        int | None,
+        typer.Option(min=1, help="By default 100, or one for each 100 images if there are fewer."),
+    ] = None,
+    num_sums: Annotated[int, typer.Option(min=1, help="K, the sums in each region.")] = 40,
+    delta: Annotated[
+        str | None,
+        typer.Option(help="Δ, the step between cuts; a quarter of the width. Or several: 16,8,4."),
+    ] = None,
+    axes: Annotated[str, typer.Option(help="vertical or both: which cuts.")] = "vertical",
+    family: Annotated[str, typer.Option(help="gaussian, binomial or categorical.")] = "gaussian",
+    epochs: Annotated[int, typer.Option(min=1, help="Passes of each cluster over its rows.")] = 25,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images in a mini-batch.")] = 500,
+    step_size: Annotated[float, typer.Option(help="λ of stochastic EM, at most 1.")] = 0.5,
+    last_step_size: Annotated[
+        float | None, typer.Option(help="λ falls to this in the course of training.")
+    ] = None,
+    refine: Annotated[
+        int, typer.Option(min=0, help="Epochs of EM on the mixture as a whole, afterwards.")
+    ] = 0,
+    precision: Annotated[str, typer.Option(help="On a GPU: highest, high or medium.")] = "highest",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="By default OUTPUT.checkpoint; gone once the model is there."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Train a mixture of Einets, one for each cluster of images, by the paper's recipe."""
+    from einet.cli import image_commands, image_training
+    from einet.imaging import Recipe
+
+    with plain_errors():
+        recipe = Recipe(num_sums, image_training.parse_delta(delta), axes, family)
+        channels = 1 if grey else None
+        images = image_commands.open_set(data, kind, split, size, crop, channels, limit)
+        image_training.train(
+            images,
+            recipe,
+            image_training.Training(
+                output,
+                clusters,
+                epochs,
+                batch_size,
+                step_size,
+                last_step_size,
+                refine,
+                precision,
+                checkpoint or output.with_name(f"{output.name}.checkpoint"),
+                resume,
+                seed,
+                device,
+            ),
+        )
+
+
+@app.command()
+def sample(
+    model: Model,
+    output: Annotated[Path, typer.Option(help="The PNG file.")] = Path("samples.png"),
+    number: Annotated[int, typer.Option(min=1, help="How many.")] = 25,
+    leaves: Leaves = "sample",
+    columns: Annotated[int | None, typer.Option(min=1, help="Images in a row.")] = None,
+    zoom: Annotated[int, typer.Option(min=1, help="Enlarge each pixel.")] = 1,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Draw images from a model, side by side in one picture."""
+    from einet.cli import image_commands
+
+    with plain_errors():
+        image_commands.sample(model, output, number, leaves, columns, zoom, seed, device)
+
+
+@app.command()
+def inpaint(
+    model: Model,
+    image: Annotated[Path, typer.Argument(help="An image of the model's size.")],
+    mask: Annotated[
+        Path | None, typer.Option(help="An image of that size, white where covered.")
+    ] = None,
+    box: Annotated[
+        str | None, typer.Option(help="top,left,height,width of what is covered.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The folder for the pictures.")] = Path("inpainted"),
+    samples: Annotated[int, typer.Option(min=1, help="How many conditional samples.")] = 8,
+    leaves: Leaves = "sample",
+    resize: Annotated[bool, typer.Option("--resize", help="Resize image and mask to fit.")] = False,
+    zoom: Annotated[int, typer.Option(min=1, help="Enlarge each pixel of the overview.")] = 4,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Fill in a covered part of an image: conditional samples, their mean and deviation.
+
+    Written are covered.png, sample-1.png, …, mean.png, deviation.png and all of them in
+    overview.png. The mean and the deviation are exact, not those of the samples. In deviation.png
+    white is 127.5 grey values, the most that there can be.
+    """
+    from einet.cli import image_commands
+
+    with plain_errors():
+        if (mask is None) == (box is None):
+            raise ValueError("give what is covered, as --mask or as --box, and not both")
+        found = image_commands.open_model(model, device)
+        row, covered = image_commands.read_covered(found, image, mask, box, resize)
+        image_commands.inpaint(found, row, covered, output, samples, leaves, zoom, seed)
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    data: Data,
+    kind: Kind = "auto",
+    split: Annotated[str, typer.Option(help="The part of a public set.")] = "test",
+    size: Size = None,
+    crop: Crop = None,
+    limit: Limit = None,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of noise, if there must be any.")] = 4,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Measure the log-likelihood of images, in nats and in bits per dimension.
+
+    Nats are of the density on pixels/255 (or of the grey values, if leaves count those). Bits per
+    dimension are of the 256 grey values always: densities are integrated over them first.
+    """
+    from einet.cli import image_commands
+
+    with plain_errors():
+        found = image_commands.open_model(model, device)
+        images = image_commands.open_set_for(found, data, kind, split, size, crop, limit)
+        image_commands.evaluate(found, images, draws, seed)

@@ -1,0 +1,122 @@
+"""Between images and the variables of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer, UInt8
+from torch import Tensor
+
+from einet.base import Model
+from einet.storage import load, load_metadata
+
+__all__ = ["Pixels", "load_with_pixels"]
+
+_KEY = "pixels"
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How the variables of a model are pixels: ``byte / scale``, of images of one shape.
+
+    A model's file remembers it: ``model.save(path, pixels.metadata())``.
+
+    Args:
+        shape: Height, width and channels (1 or 3); variables are in the C order of such an array.
+        scale: What bytes were divided by: 1 for models of bytes, 255 for pixels in [0, 1].
+
+    Example:
+        >>> pixels = Pixels((1, 2, 1), scale=255.0)
+        >>> pixels.to_model(torch.tensor([[0, 255]], dtype=torch.uint8))
+        tensor([[0., 1.]])
+        >>> pixels.to_pictures(torch.tensor([[-0.1, 0.5]])).ravel()
+        array([  0, 128], dtype=uint8)
+    """
+
+    shape: tuple[int, int, int]
+    scale: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        whole = [isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in self.shape]
+        if len(whole) != 3 or not all(whole) or self.shape[2] not in (1, 3):
+            raise ValueError(
+                "shape must be (height, width, channels), with 1 or 3 channels, "
+                f"got {tuple(self.shape)}"
+            )
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"scale must be a positive number, got {self.scale!r}")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.shape[:2]
+
+    @property
+    def channels(self) -> int:
+        return self.shape[2]
+
+    @property
+    def num_variables(self) -> int:
+        return math.prod(self.shape)
+
+    def to_model(
+        self, x: Integer[Tensor, "*batch variables"]
+    ) -> Integer[Tensor, "*batch variables"] | Float[Tensor, "*batch variables"]:
+        """Bytes in the units of the model; they stay bytes where it is a model of bytes."""
+        return x if self.scale == 1 else x / self.scale
+
+    def to_bytes(
+        self, x: Float[Tensor, "*batch variables"] | Integer[Tensor, "*batch variables"]
+    ) -> Float[Tensor, "*batch variables"]:
+        """Values of the model on the scale of bytes, neither rounded nor cut off; NaN stays."""
+        return x.double() * self.scale
+
+    def to_pictures(
+        self, x: Float[Tensor, "*batch variables"] | Integer[Tensor, "*batch variables"]
+    ) -> UInt8[np.ndarray, "*batch height width channels"]:
+        """Values of the model as images of bytes."""
+        rounded = self.to_bytes(x).round().clamp(0, 255).to(torch.uint8)
+        return rounded.reshape(*x.shape[:-1], *self.shape).cpu().numpy()
+
+    def metadata(self, **more: Any) -> dict[str, Any]:
+        """For ``model.save(path, metadata)``, with whatever else it shall tell."""
+        return {_KEY: {"shape": list(self.shape), "scale": float(self.scale)}, **more}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Pixels:
+        """What :meth:`metadata` wrote."""
+        told = metadata.get(_KEY)
+        if not isinstance(told, Mapping):
+            raise ValueError(
+                "the file does not say what images its variables are; models for images are "
+                "written by 'einet images train', or with model.save(path, "
+                "Pixels(shape).metadata())"
+            )
+        try:
+            return cls(tuple(told["shape"]), float(told["scale"]))  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"what the file says of its images is damaged: {error}") from error
+
+
+def load_with_pixels(
+    path: str | PathLike[str], device: torch.device | str | None = None
+) -> tuple[Model, Pixels]:
+    """A saved model of images, and what images these are."""
+    try:
+        pixels = Pixels.from_metadata(load_metadata(path))
+    except ValueError as error:
+        # Those of damaged files name them already.
+        raise ValueError(f"{path}: {error}" if str(path) not in str(error) else error) from error
+    model = load(path, device)
+    if model.num_variables != pixels.num_variables:
+        raise ValueError(
+            f"{path} says that its images are {'×'.join(map(str, pixels.shape))}, but the model "
+            f"has {model.num_variables} variables"
+        )
+    return model, pixels

@@ -1,0 +1,162 @@
+"""Sets of images by their path, whatever kind of files lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from einet.data.images import ArrayImages, Images, array, celeba, folder, idx, svhn
+from einet.data.images.framing import Framing, ImageError
+from einet.imaging.pixels import Pixels
+
+__all__ = ["Kind", "detect", "in_memory", "open_images", "parse_size", "read_image"]
+
+Kind = Literal["auto", "folder", "idx", "svhn", "celeba", "npy"]
+
+# Images decoded between two reports of progress.
+_AT_ONCE = 256
+
+
+def open_images(
+    path: str | PathLike[str],
+    kind: str = "auto",
+    *,
+    split: str = "train",
+    size: int | Sequence[int] | None = None,
+    crop: int | Sequence[int] | None = None,
+    channels: int | None = None,
+    limit: int | None = None,
+) -> Images:
+    """Open a set of images.
+
+    Args:
+        path: A folder, a zip archive or a ``.npy`` file.
+        kind: What is there: ``"folder"`` (any images), ``"idx"`` (MNIST and its like), ``"svhn"``,
+            ``"celeba"`` or ``"npy"`` (bytes); ``"auto"`` looks.
+        split: ``"train"`` or ``"test"`` where a set has such parts. CelebA without its list of
+            parts, folders and ``.npy`` files have none, and are taken as a whole.
+        size, crop: As in :class:`~einet.data.images.Framing`; for image files only.
+        channels: 3 for colours (the default), 1 for grey; for image files only.
+        limit: Take no more than so many images, the first ones.
+    """
+    path = Path(path)
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}")
+    kind = detect(path) if kind == "auto" else kind
+    framed = {"size": size, "crop": crop, "channels": channels}
+    given = [name for name, value in framed.items() if value is not None]
+    if kind in ("idx", "svhn", "npy") and given:
+        raise ValueError(f"{given[0]} is for image files, but {path} is read as {kind}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1, got {limit}")
+    images = _open(path, kind, split, size, crop, 3 if channels is None else channels)
+    return images if limit is None else images.take(slice(0, limit))
+
+
+def _open(
+    path: Path,
+    kind: str,
+    split: str,
+    size: int | Sequence[int] | None,
+    crop: int | Sequence[int] | None,
+    channels: int,
+) -> Images:
+    if kind == "idx":
+        return idx.load(path, split)
+    if kind == "svhn":
+        return svhn.load(path, split)
+    if kind == "npy":
+        return array.load(path)
+    if kind == "celeba":
+        try:
+            return celeba.load(path, split, size=size, crop=crop, channels=channels)
+        except FileNotFoundError:
+            celeba.find(path)  # the faces themselves may be what is missing
+            return celeba.load(path, "all", size=size, crop=crop, channels=channels)
+    return folder.load(path, size=size, crop=crop, channels=channels)
+
+
+def in_memory(images: Images, progress: Callable[[int], None] | None = None) -> ArrayImages:
+    """The same images, all of them decoded.
+
+    Args:
+        images: The images; those that are an array already are returned as they are.
+        progress: Called with the number of images that are done, again and again.
+    """
+    if isinstance(images, ArrayImages):
+        return images
+    pixels = np.empty((len(images), images.num_variables), dtype=np.uint8)
+    for start in range(0, len(images), _AT_ONCE):
+        rows = slice(start, min(start + _AT_ONCE, len(images)))
+        pixels[rows] = images.read(rows)
+        if progress is not None:
+            progress(rows.stop)
+    pixels = pixels.reshape(-1, *images.image_shape)
+    return ArrayImages(pixels, labels=images.labels, name=images.name, split=images.split)
+
+
+def detect(path: str | PathLike[str]) -> str:
+    """What kind of set lies at a path, by the names of its files; any images if by none."""
+    path = Path(path)
+    if path.suffix == ".npy":
+        return "npy"
+    if path.name in ("img_align_celeba", "img_align_celeba.zip"):
+        return "celeba"
+    if path.is_dir():
+        if any(path.glob("*_32x32.mat")):
+            return "svhn"
+        if any(path.glob("*idx3-ubyte*")) or any(path.glob("raw/*idx3-ubyte*")):
+            return "idx"
+        if any(path.glob("img_align_celeba*")) or any(path.glob("Img/img_align_celeba*")):
+            return "celeba"
+    return "folder"
+
+
+def read_image(
+    path: str | PathLike[str], pixels: Pixels, resize: bool = False
+) -> UInt8[Tensor, "1 variables"]:
+    """One image as a row of bytes, checked to be of a model's size.
+
+    Args:
+        path: The file.
+        pixels: What images the model has.
+        resize: Whether the centre of an image of another size is resized to fit.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no image {path}")
+    size = pixels.grid if resize else None
+    framing = Framing(size, channels=pixels.channels, enlarge=True)
+    found = framing(path.read_bytes(), str(path))
+    if found.shape != pixels.shape:
+        raise ImageError(
+            f"{path} is {found.shape[0]}×{found.shape[1]} pixels (height×width), but the model is "
+            f"of images of {pixels.shape[0]}×{pixels.shape[1]}; give one of that size, or have it "
+            "resized (--resize)"
+        )
+    return torch.from_numpy(found.copy()).reshape(1, -1)
+
+
+def parse_size(text: str, name: str = "size") -> tuple[int, int]:
+    """Height and width from ``"HEIGHTxWIDTH"``, or from one number for both.
+
+    Example:
+        >>> parse_size("32x48"), parse_size("32")
+        ((32, 48), (32, 32))
+    """
+    parts = text.lower().replace("×", "x").split("x")
+    numbers = [int(part) if part.strip().isdecimal() else 0 for part in parts]
+    if len(numbers) not in (1, 2) or min(numbers) < 1:
+        raise ValueError(
+            f"{name} must be HEIGHTxWIDTH or one number for both, such as 32x32, got {text!r}"
+        )
+    return numbers[0], numbers[-1]
