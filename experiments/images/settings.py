@@ -1,0 +1,147 @@
+"""All that can be set of a model: data that is written beside its results."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from einet.imaging.recipe import Axes, LeafKind
+from einet.kernels.dispatch import Precision
+
+__all__ = ["Settings"]
+
+Structure = Literal["poon_domingos", "random_trees", "chow_liu"]
+Schedule = Literal["linear", "exponential", "cosine"]
+Initial = Literal["rows", "clusters", "random"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One model and its training; the defaults are the paper's recipe.
+
+    Attributes:
+        train_rows: Train on the first so many training images; None: on all that are left.
+        valid_rows: Choose the epoch on the next so many; with None train_rows, on the last ones.
+        test_rows: Test on the first so many test images; None: on all.
+        extra: Whether SVHN's extra images are for training too.
+        structure: What regions there are.
+        delta, axes: Of Poon–Domingos structures: steps of cuts, the finer for what the coarser
+            leave, or None for a quarter of the width.
+        depth, replicas: Of random trees.
+        trees, levels: Of Chow–Liu trees: how many, and the number of grey values that pairs of
+            pixels are counted in.
+        sums, num_sums: The kind of sums, and K.
+        family, min_variance, max_variance: The leaves; variances are of pixels/255.
+        clusters: Einets in the mixture; 1: a single Einet.
+        epochs, batch_size: How long each is trained, and how many images there are in a step.
+        first_step, last_step, schedule: λ, and how it falls.
+        prior_sums, prior_leaves: Pseudo-counts of sums and leaves.
+        hide: The share of pixels hidden from each step (a single Einet only).
+        initial: Where parameters start: near rows, as clusters of rows, or at random (the latter
+            two for a single Einet only).
+        patience: End after so many epochs without a better one on validation images.
+        refine_epochs, refine_step: Of EM on the mixture as a whole, afterwards; with a step, of
+            stochastic EM.
+        precision: How exactly the fused kernels multiply.
+        seed: Seed of everything random.
+    """
+
+    train_rows: int | None = None
+    valid_rows: int = 0
+    test_rows: int | None = None
+    extra: bool = False
+    structure: Structure = "poon_domingos"
+    delta: tuple[float, ...] | None = None
+    axes: Axes = "vertical"
+    depth: int = 5
+    replicas: int = 10
+    trees: int = 1
+    levels: int = 32
+    sums: Literal["einsum", "linear"] = "einsum"
+    num_sums: int = 40
+    family: LeafKind = "gaussian"
+    min_variance: float = 1e-6
+    max_variance: float = 1e-2
+    clusters: int = 100
+    epochs: int = 25
+    batch_size: int = 500
+    first_step: float = 0.5
+    last_step: float = 0.5
+    schedule: Schedule = "linear"
+    prior_sums: float = 0.0
+    prior_leaves: float = 0.0
+    hide: float = 0.0
+    initial: Initial = "rows"
+    patience: int | None = None
+    refine_epochs: int = 0
+    refine_step: float | None = None
+    precision: Precision = "highest"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(Settings).items():
+            value = getattr(self, name)
+            if get_origin(kind) is Literal and value not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value}")
+        if self.clusters > 1 and (self.hide or self.initial != "rows" or self.patience):
+            raise ValueError("hide, initial and patience are for a single Einet, clusters=1")
+        if self.clusters == 1 and self.refine_epochs:
+            raise ValueError("refine_epochs are for mixtures, clusters > 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As they are read back from a file."""
+        return asdict(self) | {"delta": None if self.delta is None else list(self.delta)}
+
+    def with_text(self, assignments: dict[str, str]) -> Settings:
+        """Some of them replaced by what was typed on a command line."""
+        kinds, changed = get_type_hints(Settings), {}
+        for name, text in assignments.items():
+            if name not in kinds:
+                raise ValueError(f"there is no setting {name!r}; there are {', '.join(kinds)}")
+            changed[name] = _parsed(name, text, kinds[name])
+        return replace(self, **changed)
+
+    def quick(self) -> Settings:
+        """A small relative, for a minute on two cores."""
+        return replace(
+            self,
+            train_rows=1000,
+            valid_rows=min(self.valid_rows, 200),
+            test_rows=200,
+            num_sums=min(self.num_sums, 8),
+            clusters=min(self.clusters, 4),
+            epochs=min(self.epochs, 10),
+            batch_size=min(self.batch_size, 100),
+            depth=min(self.depth, 3),
+            replicas=min(self.replicas, 2),
+            trees=min(self.trees, 2),
+            levels=min(self.levels, 4),
+            refine_epochs=min(self.refine_epochs, 1),
+        )
+
+    def differing(self) -> str:
+        """What is not the default, in words."""
+        parts = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                parts.append(f"{field.name}={value}")
+        return " ".join(parts) or "the paper's recipe"
+
+
+def _parsed(name: str, text: str, kind: Any) -> Any:
+    """A value of the field's type from its text."""
+    options = get_args(kind) if get_origin(kind) in (types.UnionType, Union) else (kind,)
+    if types.NoneType in options and text.lower() == "none":
+        return None
+    plain = next(option for option in options if option is not types.NoneType)
+    try:
+        if plain is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if get_origin(plain) is tuple:
+            return tuple(float(part) for part in text.split(","))
+        return plain(text) if plain in (int, float) else text
+    except (KeyError, ValueError):
+        kind = "numbers with commas" if get_origin(plain) is tuple else plain.__name__
+        raise ValueError(f"{name} must be {kind}, got {text!r}") from None

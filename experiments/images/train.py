@@ -1,0 +1,246 @@
+"""One model: built, trained, measured."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import einet
+from einet.data.images import ArrayImages
+from einet.imaging import Pixels, Recipe, measure
+from einet.imaging.likelihood import log_density, method_for
+from experiments.images.datasets import Parts
+from experiments.images.settings import Settings
+
+__all__ = ["Trained", "train"]
+
+_SCHEDULES = {"linear": einet.linear, "exponential": einet.exponential, "cosine": einet.cosine}
+
+
+@dataclass
+class Trained:
+    """A trained model and the record of its training and test."""
+
+    model: einet.Model
+    pixels: Pixels
+    record: dict[str, Any]
+
+
+def train(
+    settings: Settings, parts: Parts, device: str, checkpoint: Path | None, progress: bool = True
+) -> Trained:
+    """Train and test one model; the same arguments give the same numbers on the same device.
+
+    A mixture that was interrupted goes on from its checkpoint, if it is given a place for one.
+    """
+    began = time.perf_counter()
+    where = torch.device(device)
+    if where.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(where)
+    recipe = _recipe(settings)
+    graph = _graph(settings, recipe, parts.train, where)
+    structure_seconds = time.perf_counter() - began
+    learn = _one if settings.clusters == 1 else _mixture
+    model, record = learn(settings, recipe, graph, parts, where, checkpoint, progress)
+    record |= {
+        "structure_seconds": round(structure_seconds, 3),
+        "peak_mib": round(_peak_bytes(where) / 2**20, 1),
+        "parameters": model.num_parameters,
+        "train_images": len(parts.train),
+        "image_shape": list(parts.train.image_shape),
+    }
+    if parts.valid is not None:
+        discrete = method_for(model) == "discrete"
+        valid = log_density(model, parts.valid.tensor().to(where), discrete=discrete)
+        record |= {"valid_ll": float(valid.mean()), "valid_images": len(parts.valid)}
+    found = measure(model, parts.test)
+    record |= {
+        "test_ll": found.nats,
+        "test_se": found.nats_error,
+        "bits_per_dim": found.bits,
+        "bits_se": found.bits_error,
+        "bits_method": found.method,
+        "test_images": found.rows,
+        "seconds": round(time.perf_counter() - began, 3),
+        "device": torch.cuda.get_device_name(where) if where.type == "cuda" else device,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "settings": settings.to_dict(),
+    }
+    return Trained(model, Pixels(parts.train.image_shape), record)
+
+
+def _one(
+    settings: Settings,
+    recipe: Recipe,
+    graph: einet.RegionGraph,
+    parts: Parts,
+    device: torch.device,
+    checkpoint: Path | None,
+    progress: bool,
+) -> tuple[einet.Model, dict[str, Any]]:
+    """A single Einet, as it was after its best epoch on validation images."""
+    began = time.perf_counter()
+    model = einet.Einet(
+        graph,
+        recipe.leaves(),
+        settings.num_sums,
+        sums=settings.sums,
+        precision=settings.precision,
+        seed=settings.seed,
+        device=device,
+    )
+    rows = parts.train.tensor().to(device)
+    if settings.initial == "clusters":
+        model.initialize(rows, seed=settings.seed, clusters=True)
+    history = einet.fit(
+        model,
+        rows,
+        None if parts.valid is None else parts.valid.tensor().to(device),
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        optimizer=_learner(settings),
+        patience=settings.patience,
+        hide=settings.hide,
+        initialize={"rows": True, "clusters": False, "random": False}[settings.initial],
+        seed=settings.seed,
+        progress=progress,
+    )
+    _stop_if(history.stopped)
+    record = {
+        "train_seconds": round(time.perf_counter() - began, 3),
+        "kmeans_seconds": 0.0,
+        "epochs": len(history),
+        "best_epoch": history.best_epoch,
+        "history": _on_scale(settings, parts, history),
+    }
+    return model, record
+
+
+def _on_scale(settings: Settings, parts: Parts, history: einet.History) -> dict[str, list[float]]:
+    """Mean log-likelihoods of epochs, in the units of all others."""
+    shift = 0.0
+    if settings.family == "gaussian":
+        shift = parts.train.num_variables * torch.tensor(255.0).double().log().item()
+    curves = {"train": history.train, "valid": history.valid}
+    return {name: [round(value + shift, 3) for value in curve] for name, curve in curves.items()}
+
+
+def _mixture(
+    settings: Settings,
+    recipe: Recipe,
+    graph: einet.RegionGraph,
+    parts: Parts,
+    device: torch.device,
+    checkpoint: Path | None,
+    progress: bool,
+) -> tuple[einet.Model, dict[str, Any]]:
+    """An Einet for each cluster, refined as a whole if so wanted."""
+    model = einet.ClusteredEinet(
+        graph,
+        recipe.leaves(),
+        settings.num_sums,
+        settings.clusters,
+        sums=settings.sums,
+        precision=settings.precision,
+        seed=settings.seed,
+        device=device,
+    )
+    again = None
+    if checkpoint is not None:
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        again = checkpoint.with_name(f"{checkpoint.name}.refine")
+    resumed = checkpoint is not None and checkpoint.exists()
+    history = model.fit(
+        parts.train,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        optimizer=_learner(settings),
+        seed=settings.seed,
+        checkpoint=checkpoint,
+        resume=True,
+        progress=progress,
+    )
+    _stop_if(history.stopped)
+    record: dict[str, Any] = {
+        "train_seconds": round(history.training_seconds, 3),
+        "kmeans_seconds": round(history.clustering_seconds, 3),
+        "epochs": settings.epochs,
+        # Times are then of what was left to do.
+        "resumed": resumed,
+        "cluster_sizes": {
+            "least": min(history.sizes),
+            "median": statistics.median(history.sizes),
+            "most": max(history.sizes),
+        },
+    }
+    if settings.refine_epochs:
+        began = time.perf_counter()
+        step = settings.refine_step
+        refined = model.refine(
+            parts.train,
+            parts.valid,
+            epochs=settings.refine_epochs,
+            batch_size=settings.batch_size,
+            optimizer=einet.EM() if step is None else einet.StochasticEM(step),
+            seed=settings.seed,
+            checkpoint=again,
+            resume=True,
+            progress=progress,
+        )
+        _stop_if(refined.stopped)
+        record["refine_seconds"] = round(time.perf_counter() - began, 3)
+        record["best_epoch"] = refined.best_epoch
+        record["history"] = _on_scale(settings, parts, refined)
+    return model, record
+
+
+def _stop_if(stopped: str) -> None:
+    if stopped == "interrupted":
+        # The training took the Ctrl-C for itself; half a training is no result.
+        raise KeyboardInterrupt
+
+
+def _recipe(settings: Settings) -> Recipe:
+    return Recipe(
+        settings.num_sums,
+        settings.delta,
+        settings.axes,
+        settings.family,
+        settings.min_variance,
+        settings.max_variance,
+    )
+
+
+def _graph(
+    settings: Settings, recipe: Recipe, images: ArrayImages, device: torch.device
+) -> einet.RegionGraph:
+    if settings.structure == "poon_domingos":
+        return recipe.graph(images.image_shape)
+    if settings.structure == "random_trees":
+        return einet.random_trees(
+            images.num_variables, settings.depth, settings.replicas, seed=settings.seed
+        )
+    # Mutual information needs many images for each pair of states: 256 would be too many of them.
+    coarse = images.tensor().to(device) // -(-256 // settings.levels)
+    return einet.chow_liu(coarse, trees=settings.trees, seed=settings.seed)
+
+
+def _learner(settings: Settings) -> einet.StochasticEM:
+    step: Any = settings.first_step
+    if settings.first_step != settings.last_step:
+        step = _SCHEDULES[settings.schedule](settings.first_step, settings.last_step)
+    return einet.StochasticEM(step, prior=einet.Prior(settings.prior_sums, settings.prior_leaves))
+
+
+def _peak_bytes(device: torch.device) -> int:
+    """Of the GPU's memory while training, or of this process so far."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
