@@ -42,9 +42,9 @@ class ExponentialFamily(ABC):
 
     #: Names of the attributes that hold per-variable hyper-parameters (each ``[]`` or ``[V]``).
     hyperparameters: ClassVar[tuple[str, ...]] = ()
-    #: Which leaf kernel evaluates θ·T(x): a matrix product, a look-up of θ at an integer x, or the
-    #: fused kernel of Gaussians, which has no need of θ.
-    kernel: ClassVar[Literal["product", "table", "centred"]] = "product"
+    #: Which leaf kernel evaluates θ·T(x): a matrix product, a look-up of θ at an integer x, or a
+    #: fused kernel that has no need of θ, of Gaussians ("centred") and of Bernoullis ("binary").
+    kernel: ClassVar[Literal["product", "table", "centred", "binary"]] = "product"
     #: The support in words, for error messages.
     support: ClassVar[str]
     #: Some value inside the support of every member, put where data are missing.

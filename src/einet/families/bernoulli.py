@@ -38,6 +38,7 @@ class Bernoulli(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("min_probability",)
+    kernel: ClassVar = "binary"
     support: ClassVar = "0 or 1"
     bounded: ClassVar = True
 

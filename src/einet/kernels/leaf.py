@@ -70,14 +70,15 @@ class FusedEvidence:
     """The same for the fused kernels, which read one tensor of ``cells``; see ``kernels/triton``.
 
     ``"centred"``: standardised values, NaN where missing (float32), and ``holes``, which says where
-    to look for those. ``"table"``: states, −1 where
-    missing, −2 where impossible (int32). ``"product"``: statistics and a row that is 1 where there
-    is a value (float64), all of them 0 where there is none, as is ``log_h``.
+    to look for those. ``"table"``: states, −1 where missing, −2 where impossible (int32).
+    ``"binary"``: two bits a sample, many samples a word (int32). ``"product"``: statistics and a
+    row that is 1 where there is a value (float64), all of them 0 where there is none, as is
+    ``log_h``.
     """
 
-    kind: Literal["product", "table", "centred"]
+    kind: Literal["product", "table", "centred", "binary"]
     batch: int
-    cells: Float[Tensor, "V ... batch"] | Int[Tensor, "V batch"]
+    cells: Float[Tensor, "V ... batch"] | Int[Tensor, "V batch_or_words"]
     log_h: Float[Tensor, "V batch"] | None = None
     holes: Int[Tensor, "V blocks"] | None = None
 

@@ -60,7 +60,7 @@ def test_families_that_differ_by_variable(case: Case, device: str) -> None:
     K=st.integers(1, 20),
     batch=st.integers(1, 40),
     missing=st.sampled_from([0.0, 0.3, 1.0]),
-    kind=st.sampled_from(["gaussian", "table", "product", "several"]),
+    kind=st.sampled_from(["gaussian", "table", "product", "binary", "several"]),
     step_size=st.sampled_from([0.05, 0.5, 1.0]),
 )
 def test_random_shapes(
@@ -72,8 +72,12 @@ def test_random_shapes(
     family: einet.ExponentialFamily | list[einet.ExponentialFamily] = einet.Gaussian()
     if kind in ("table", "product"):
         x, family = whole, einet.Categorical(3) if kind == "table" else einet.Binomial(2)
+    elif kind == "binary":
+        x, family = whole.clamp(max=1), einet.Bernoulli()
     elif kind == "several":
-        family = [(einet.Gaussian(), einet.Categorical(3))[i % 2] for i in range(num)]
-        x = torch.where(torch.arange(num) % 2 == 1, whole, x)
-    data = normal_rows(9, num).nan_to_num(0.0).abs().round().clamp(max=2)
+        kinds = (einet.Gaussian(), einet.Categorical(3), einet.Bernoulli())
+        family = [kinds[i % 3] for i in range(num)]
+        order = torch.arange(num) % 3
+        x = torch.where(order == 1, whole, torch.where(order == 2, whole.clamp(max=1), x))
+    data = normal_rows(9, num).nan_to_num(0.0).abs().round().clamp(max=1)
     Both(graph_of(*sizes), family, K, data=data).all(x, step_size=step_size)

@@ -123,7 +123,9 @@ class TestMixing:
 
 
 class TestLeaves:
-    FAMILIES = (einet.Gaussian(), einet.Categorical([3, 2, 3, 3, 3]), einet.Binomial(2))
+    FAMILIES = (
+        einet.Gaussian(), einet.Categorical([3, 2, 3, 3, 3]), einet.Bernoulli(), einet.Binomial(2),
+    )  # fmt: skip
 
     def priors(self, both: Both, x: Tensor, count: float | Tensor) -> tuple[LeafPrior, LeafPrior]:
         """Of the fused model and of the exact one, by the exact one's statistics of the data."""
@@ -149,7 +151,9 @@ class TestLeaves:
         """Some cells missing, a whole column of them, and a leaf that nothing reaches."""
         x = normal_rows(17, 5)
         if not isinstance(family, einet.Gaussian):
-            x = (x.abs() * 2).floor().clamp(max=torch.tensor([2.0, 1.0, 2.0, 2.0, 2.0]))
+            most = torch.tensor([2.0, 1.0, 2.0, 2.0, 2.0])
+            most = most.clamp(max=1.0) if isinstance(family, einet.Bernoulli) else most
+            x = (x.abs() * 2).floor().clamp(max=most)
         both = Both(graph_of(3, 2), family, K, device, x)
         both.values(x)
         before = [block.stored.detach().clone() for block in both.fused.leaf.leaf_blocks]

@@ -12,7 +12,13 @@ from torch import Tensor
 
 from einet.families import ExponentialFamily
 from einet.kernels.leaf import FusedEvidence
-from einet.kernels.triton import leaf_evidence, leaf_gaussian, leaf_product, leaf_table
+from einet.kernels.triton import (
+    leaf_binary,
+    leaf_evidence,
+    leaf_gaussian,
+    leaf_product,
+    leaf_table,
+)
 from einet.kernels.triton.leaf_common import Added, Out, Pairs, as_step, scale
 
 __all__ = ["Out", "Pairs", "add_statistics", "evidence", "scale_values", "step", "values"]
@@ -37,6 +43,8 @@ def evidence(
         if family.kernel == "table":
             states = leaf_evidence.states(x, observed, variables, hyper["num_categories"])
             return FusedEvidence("table", batch, states)
+        if family.kernel == "binary":
+            return FusedEvidence("binary", batch, leaf_evidence.bits(x, observed, variables))
         mine = x.index_select(1, variables).double()
         seen = ~mine.isnan()
         if observed is not None:
@@ -64,6 +72,8 @@ def values(
         elif seen.kind == "table":
             table = None if natural is None else natural[0] - natural[1].unsqueeze(-1)
             leaf_table.forward(pairs, seen.cells, pairs.stored.shape[-1], out, table)
+        elif seen.kind == "binary":
+            leaf_binary.forward(pairs, seen, out, natural)
         else:
             assert natural is not None
             assert seen.log_h is not None
@@ -89,6 +99,8 @@ def add_statistics(
             leaf_gaussian.add_statistics(pairs, seen, flow, total, weighted)
         elif seen.kind == "table":
             leaf_table.add_statistics(pairs, seen.cells, flow, total, weighted)
+        elif seen.kind == "binary":
+            leaf_binary.add_statistics(pairs, seen, flow, total, weighted)
         else:
             leaf_product.add_statistics(pairs, seen.cells, flow, total, weighted)
 
@@ -119,6 +131,8 @@ def step(
             added = Added(as_step(pseudo, pairs.stored), centres.contiguous())
         if seen.kind == "centred":
             leaf_gaussian.step(pairs, seen, flow, size, added)
+        elif seen.kind == "binary":
+            leaf_binary.step(pairs, seen, flow, size, added)
         else:
             leaf_table.step(pairs, seen.cells, flow, size, added)
     return True

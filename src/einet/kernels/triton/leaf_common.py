@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 __all__ = [
+    "ENOUGH",
     "Added",
     "Out",
     "Pairs",
@@ -26,8 +27,8 @@ __all__ = [
     "store_values",
 ]
 
-# Programs that fill a large GPU (an H200 has 132 multiprocessors) with some to spare.
-_ENOUGH = 512
+#: Programs that fill a large GPU (an H200 has 132 multiprocessors) with some to spare.
+ENOUGH = 512
 # Variables of a leaf that are worth a program of their own.
 _FEWEST_VARIABLES = 32
 # Terms that are added in float32 before their sum is added in float64.
@@ -108,7 +109,7 @@ def forward_tile(n: int, s: int, K: int, batch: int) -> dict[str, int]:
     columns = 16 if s > 1 else max(16, min(128, 2048 // entries))
     cells = entries * columns
     warps = max(1, min(8, cells // 1024))
-    while warps < 8 and cells // (32 * warps) > 4 and n * cdiv(batch, columns) < _ENOUGH:
+    while warps < 8 and cells // (32 * warps) > 4 and n * cdiv(batch, columns) < ENOUGH:
         warps *= 2
     return {"CHUNK": min(_CHUNK, power_of_2(s)), "BK": entries, "BB": columns, "num_warps": warps}
 
@@ -118,9 +119,9 @@ def scope_part(programs: int, s: int) -> int:
 
     A few leaves of many variables, as in images, would otherwise keep a GPU waiting.
     """
-    if programs >= _ENOUGH or s < 4 * _FEWEST_VARIABLES:
+    if programs >= ENOUGH or s < 4 * _FEWEST_VARIABLES:
         return 0
-    parts = min(cdiv(_ENOUGH, programs), s // _FEWEST_VARIABLES)
+    parts = min(cdiv(ENOUGH, programs), s // _FEWEST_VARIABLES)
     return cdiv(cdiv(s, parts), _CHUNK) * _CHUNK
 
 

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from einet.kernels.triton.leaf_common import cdiv, launch
 
-__all__ = ["SAMPLES", "standardised", "states"]
+__all__ = ["SAMPLES", "WORD", "bits", "standardised", "states"]
 
 #: Samples of a block.
 SAMPLES = 32
+#: Samples of binary variables in a word of 32 bits.
+WORD = 16
 
 
 @triton.jit
@@ -32,6 +34,7 @@ def _encode(
     batch,
     MASKED: tl.constexpr,
     TABLE: tl.constexpr,
+    BINARY: tl.constexpr,
     BV: tl.constexpr,
     BB: tl.constexpr,
 ):
@@ -45,6 +48,13 @@ def _encode(
     if MASKED:
         mask = observed + b[:, None] * o_row + column[None, :] * o_column
         seen = seen & (tl.load(mask, mask=inside, other=0) != 0)
+    if BINARY:
+        state = tl.where(value == 1, 1, tl.where(value == 0, 2, 3))
+        state = tl.where(inside & seen, state, 0)
+        word = tl.sum(state << (2 * tl.arange(0, BB))[:, None], 0)
+        to = out + variable.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
+        tl.store(to, word, mask=variable < V)
+        return
     if TABLE:
         count = tl.load(first + variable, mask=variable < V, other=0).to(tl.float64)
         fits = (value >= 0) & (value < count[None, :]) & (value == tl.floor(value))
@@ -76,14 +86,25 @@ def standardised(
     """
     out = location.new_empty(len(variables), len(x), dtype=torch.float32)
     holes = variables.new_empty(len(variables), cdiv(len(x), SAMPLES), dtype=torch.int32)
-    _launch(x, observed, variables, location, scale, out, holes, False)
+    _launch(x, observed, variables, location, scale, out, holes)
     return out, holes
 
 
 def states(x: Tensor, observed: Tensor | None, variables: Tensor, num_categories: Tensor) -> Tensor:
     """Integers from 0 in some columns, ``[V, batch]``; −1 where missing, −2 where impossible."""
     out = num_categories.new_empty(len(variables), len(x), dtype=torch.int32)
-    _launch(x, observed, variables, num_categories, num_categories, out, out, True)
+    _launch(x, observed, variables, num_categories, num_categories, out, out, table=True)
+    return out
+
+
+def bits(x: Tensor, observed: Tensor | None, variables: Tensor) -> Tensor:
+    """Zeros and ones in some columns, two bits for each: ``[V, words]`` of ``WORD`` samples.
+
+    1 stands for a one, 2 for a zero, 3 for an impossible value and 0 for a missing one. A program
+    then learns of all its samples by reading one number.
+    """
+    out = variables.new_empty(len(variables), cdiv(len(x), WORD), dtype=torch.int32)
+    _launch(x, observed, variables, variables, variables, out, out, binary=True)
     return out
 
 
@@ -95,13 +116,15 @@ def _launch(
     second: Tensor,
     out: Tensor,
     holes: Tensor,
-    table: bool,
+    table: bool = False,
+    binary: bool = False,
 ) -> None:
-    V, batch = out.shape
+    V, batch = len(variables), len(x)
+    samples = WORD if binary else SAMPLES
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     mask = x if observed is None else observed.view(torch.uint8)
     launch(
-        _encode, (cdiv(V, 32), cdiv(batch, SAMPLES)),
+        _encode, (cdiv(V, 32), cdiv(batch, samples)),
         x, *x.stride(), mask, *mask.stride(), variables, first, second, out, holes, V, batch,
-        MASKED=observed is not None, TABLE=table, BV=32, BB=SAMPLES, num_warps=4,
+        MASKED=observed is not None, TABLE=table, BINARY=binary, BV=32, BB=samples, num_warps=4,
     )  # fmt: skip
