@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             root, seeds = str(args.root), args.seeds
             jobs.append(Job(name, kind, root, args.device, seeds, args.quick, args.workers))
+    # The largest first, lest several workers wait for one at the end.
+    jobs.sort(key=lambda job: debd.num_variables(job.name), reverse=True)
     console = Console(highlight=False, soft_wrap=True)
     skipped = len(args.datasets) * len(args.kinds) - len(jobs)
     if skipped:

@@ -112,7 +112,8 @@ def plan(
     start = Settings(kind, num_sums=16, batch_size=batch_size, sums="linear", hide=0.2)
     # The fewer rows there are for each variable, the more a prior has to say.
     start = replace(start, prior_sums=0.1, prior_leaves=0.1 if rows > 50 * num_variables else 1.0)
-    sizes = _random_sizes(num_variables, quick) if kind == "rat" else _learned_sizes(quick)
+    random = kind == "rat"
+    sizes = (_random_sizes if random else _learned_sizes)(num_variables, quick)
     if quick:
         stages = [Stage("structure", 200, 8, 1, sizes), Stage("length", 400, 15, 1, _same)]
         return start, stages, 2
@@ -123,7 +124,7 @@ def plan(
         Stage("length", 6000, 200, 1, _same),
     ]
     # Random trees gain more from one another than learnt ones.
-    return start, stages, 16 if kind == "rat" else 8
+    return start, stages, 16 if random else 8
 
 
 def _same(settings: Settings) -> list[Settings]:
@@ -147,10 +148,13 @@ def _random_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[
     return vary
 
 
-def _learned_sizes(quick: bool) -> Callable[[Settings], list[Settings]]:
+def _learned_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[Settings]]:
     sizes = [(8, True), (16, True)]
     if not quick:
-        sizes = [(16, True), (64, True), (128, True), (256, True), (16, False), (64, False)]
+        sizes = [(16, True), (64, True), (128, True), (16, False), (64, False)]
+        if num_variables <= 300:
+            # Sets with more variables have few rows for each, and time grows as K².
+            sizes.append((256, True))
 
     def vary(settings: Settings) -> list[Settings]:
         return [replace(settings, trees=1, num_sums=K, clusters=clusters) for K, clusters in sizes]
