@@ -65,7 +65,7 @@ def run(job: Job, store: Store, say: Callable[[str], None]) -> dict[str, Any]:
     kept = {s: m for s, m in kept.items() if s in wanted and m["settings"] == chosen.to_dict()}
     for seed in wanted:
         if seed not in kept:
-            trained = train(data, chosen, seed)
+            trained = train(data, chosen, seed, store.members(job.name, job.kind))
             kept[seed] = trained.record | measure_test(trained.model, data)
             state["models"] = list(kept.values())
             store.save(job.name, job.kind, state)

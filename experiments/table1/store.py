@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ __all__ = ["Store", "read_json", "write_json"]
 class Store:
     """``results.json`` and, while a data set is unfinished, ``unfinished/NAME-KIND.json``.
 
-    Every unfinished entry has its own file, so that several processes can work on different ones.
+    Beside the latter, a folder of the same name has the trained members of a mixture that is not
+    complete yet. Every unfinished entry has files of its own, so that several processes can work
+    on different ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,9 +43,14 @@ class Store:
     def save(self, name: str, kind: str, state: dict[str, list[dict[str, Any]]]) -> None:
         write_json(self._path(name, kind), state)
 
+    def members(self, name: str, kind: str) -> Path:
+        """The folder for members of unfinished mixtures."""
+        return self._path(name, kind).with_suffix("")
+
     def forget(self, name: str, kind: str) -> None:
         path = self._path(name, kind)
         path.unlink(missing_ok=True)
+        shutil.rmtree(self.members(name, kind), ignore_errors=True)
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
 

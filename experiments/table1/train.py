@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,13 +66,24 @@ class Trained:
     record: dict[str, Any]
 
 
-def train(data: Data, settings: Settings, seed: int) -> Trained:
+def train(data: Data, settings: Settings, seed: int, keep: Path | None = None) -> Trained:
     """Train one model, or the members of a mixture.
 
-    The same arguments give the same numbers on the same device.
+    The same arguments give the same numbers on the same device. Should there be a folder ``keep``,
+    members are written to it as soon as they are trained, and not trained again.
     """
     began = time.perf_counter()
-    parts = [_train_one(data, settings, MEMBERS * seed + m) for m in range(settings.members)]
+    parts, earlier = [], 0.0
+    for seed_of_member in range(MEMBERS * seed, MEMBERS * seed + settings.members):
+        path = None if keep is None else keep / f"{seed_of_member}.einet"
+        part = None if path is None else _read(path, data, settings)
+        if part is None:
+            part = _train_one(data, settings, seed_of_member)
+            if path is not None:
+                _write(path, part, settings, data.device)
+        else:
+            earlier += part.record["seconds"]
+        parts.append(part)
     first = parts[0]
     record = {
         "settings": settings.to_dict(),
@@ -89,11 +101,30 @@ def train(data: Data, settings: Settings, seed: int) -> Trained:
         with torch.no_grad():
             record["valid_ll"] = float(model.log_prob(data.valid).double().mean())
         record["members"] = [part.record for part in parts]
-    record["seconds"] = round(time.perf_counter() - began, 3)
+    record["seconds"] = round(time.perf_counter() - began + earlier, 3)
     return Trained(model, record)
 
 
+def _write(path: Path, part: Trained, settings: Settings, device: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = {"settings": settings.to_dict(), "device": device, "record": part.record}
+    part.model.save(path, kept)
+
+
+def _read(path: Path, data: Data, settings: Settings) -> Trained | None:
+    """A member that was trained before, with these settings on such a device."""
+    if not path.exists():
+        return None
+    kept = einet.load_metadata(path)
+    if (kept["settings"], kept["device"]) != (settings.to_dict(), data.device):
+        return None
+    model = einet.load(path, data.device)
+    assert isinstance(model, einet.Einet)
+    return Trained(model, kept["record"])
+
+
 def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
+    began = time.perf_counter()
     model = einet.Einet(
         data.graph(settings, seed),
         einet.Bernoulli(),
@@ -128,6 +159,7 @@ def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
         "best_epoch": history.best_epoch,
         "epochs": len(history),
         "parameters": model.num_parameters,
+        "seconds": round(time.perf_counter() - began, 3),
     }
     return Trained(model, record)
 

@@ -23,11 +23,13 @@ class Watch:
         self.stop_at: int | None = None
         train_one, read = entry.train, debd.read
 
-        def watched_train(data: train.Data, settings: Settings, seed: int) -> train.Trained:
+        def watched_train(
+            data: train.Data, settings: Settings, seed: int, keep: Path | None = None
+        ) -> train.Trained:
             if self.trainings == self.stop_at:
                 raise KeyboardInterrupt
             self.events.append("search" if seed == entry.SEARCH_SEED else "final")
-            return train_one(data, settings, seed)
+            return train_one(data, settings, seed, keep)
 
         def watched_read(name: str, split: str, root: Any):
             if split == "test":
@@ -119,10 +121,10 @@ def test_candidates_that_fail_are_left_out(
 ):
     train_one = entry.train
 
-    def fails_for_three(data: train.Data, settings: Settings, seed: int) -> train.Trained:
+    def fails_for_three(data: train.Data, settings: Settings, *others: Any) -> train.Trained:
         if settings.num_sums == 3:
             raise RuntimeError("out of memory\nmore")
-        return train_one(data, settings, seed)
+        return train_one(data, settings, *others)
 
     monkeypatch.setattr(entry, "train", fails_for_three)
     result = run(root, tmp_path, "--kinds", "rat", "--seeds", "1")["nltcs"]["rat"]
