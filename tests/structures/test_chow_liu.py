@@ -199,6 +199,21 @@ def test_rows_without_weight_are_never_drawn():
     assert all(edges == {(0, 1), (1, 2), (2, 3), (3, 4)} for edges in edges_of(graph))
 
 
+@pytest.mark.parametrize("trees", [1, 3])
+def test_continuous_data_go_by_their_correlations(trees: int):
+    order = [3, 0, 5, 2, 6, 1, 4]
+    x = torch.empty(3000, 7, dtype=torch.float64)
+    x[:, order] = torch.randn(3000, 7, generator=torch.manual_seed(0)).double().cumsum(1)
+    x = 1e3 * x - 5
+    x[torch.rand(x.shape, generator=torch.manual_seed(1)) < 0.1] = torch.nan
+    graph = chow_liu(x, information="gaussian", trees=trees)
+    expected = {(min(u, v), max(u, v)) for u, v in pairwise(order)}
+    assert edges_of(graph) == [expected] * trees
+    model = einet.Einet(graph, einet.Gaussian(), num_sums=4, sums="linear")
+    history = einet.fit(model, x, epochs=3, progress=False)
+    assert history.train[-1] > history.train[0]
+
+
 @pytest.mark.parametrize("sums", ["einsum", "linear"])
 @pytest.mark.parametrize("trees", [1, 3])
 def test_an_einet_over_it_sums_to_one(trees: int, sums: str):
@@ -218,10 +233,13 @@ def test_an_einet_over_it_sums_to_one(trees: int, sums: str):
 
 def test_arguments():
     x = torch.zeros(5, 3)
-    for name, bad in (("trees", 0), ("seed", -1)):
-        with pytest.raises(ValueError, match=f"{name} must be an integer >= .*, got {bad}"):
-            chow_liu(x, **{name: bad})
+    with pytest.raises(ValueError, match="trees must be an integer >= .*, got 0"):
+        chow_liu(x, trees=0)
+    with pytest.raises(ValueError, match="seed must be an integer >= .*, got -1"):
+        chow_liu(x, seed=-1)
     with pytest.raises(ValueError, match="trees must be 1 for a single variable, got 2"):
         chow_liu(x[:, :1], trees=2)
-    with pytest.raises(ValueError, match="data must hold whole numbers"):
+    with pytest.raises(ValueError, match="data must hold whole numbers .* information="):
         chow_liu(torch.randn(5, 3))
+    with pytest.raises(ValueError, match="information must be 'discrete' or 'gaussian', got 'x'"):
+        chow_liu(x, information="x")

@@ -7,6 +7,7 @@ its line below.
 from einet.structures.builder import RegionGraphBuilder
 from einet.structures.checks import StructureError
 from einet.structures.chow_liu import chow_liu
+from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import Partition, RegionGraph
 from einet.structures.mutual_information import mutual_information
 from einet.structures.poon_domingos import poon_domingos
@@ -18,6 +19,7 @@ __all__ = [
     "RegionGraphBuilder",
     "StructureError",
     "chow_liu",
+    "gaussian_information",
     "mutual_information",
     "poon_domingos",
     "random_trees",

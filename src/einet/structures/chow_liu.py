@@ -9,11 +9,18 @@ import numpy as np
 import torch
 
 from einet.data.batch import Batch
-from einet.structures.arguments import as_int
+from einet.structures.arguments import as_int, as_rows
+from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import RegionGraph
 from einet.structures.mutual_information import as_discrete, mutual_information
 
 __all__ = ["central_root", "chow_liu", "maximum_spanning_tree"]
+
+#: How data are checked, and information is estimated.
+_ESTIMATES = {
+    "discrete": (as_discrete, mutual_information),
+    "gaussian": (as_rows, gaussian_information),
+}
 
 
 def chow_liu(
@@ -21,11 +28,12 @@ def chow_liu(
     observed: Any = None,
     *,
     weights: Any = None,
+    information: str = "discrete",
     smoothing: float = 1.0,
     trees: int = 1,
     seed: int = 0,
 ) -> RegionGraph:
-    """Chow–Liu trees of discrete data, as the structure of hidden trees.
+    """Chow–Liu trees of data, as the structure of hidden trees.
 
     The maximum spanning tree under pairwise mutual information links the variables that tell most
     about one another (Chow and Liu, 1968). It is rooted at its centre, and every variable of it
@@ -38,11 +46,16 @@ def chow_liu(
     partitions made binary.
 
     Args:
-        data: Whole numbers ``[rows, variables]`` from 0 to at most 255; NaN where missing. Pairs
-            of variables are counted over the rows in which both are known.
+        data: Numbers ``[rows, variables]``, NaN where missing. Pairs of variables are compared over
+            the rows in which both are known.
         observed: A mask, True where a cell is known (for integer data).
         weights: How often each row counts; once by default.
-        smoothing: The pseudo-count spread evenly over the states of each pair, at least 0.
+        information: How mutual information is estimated. ``"discrete"``: from the counts of pairs
+            of states, of data that are whole numbers from 0 to at most 255
+            (:func:`~einet.structures.mutual_information`). ``"gaussian"``: from correlations, of
+            numbers of any kind (:func:`~einet.structures.gaussian_information`).
+        smoothing: The pseudo-count of each pair: spread evenly over its states, or so many rows in
+            which they are independent; at least 0.
         trees: The number of trees, mixed at the root. The first is that of the data, all others
             are those of bootstrap samples of the rows. They share no other region.
         seed: Seed of these samples, at least 0. The first trees stay the same when ``trees`` grows.
@@ -62,7 +75,11 @@ def chow_liu(
     """
     trees = as_int("trees", trees, minimum=1)
     seed = as_int("seed", seed, minimum=0)
-    batch = as_discrete(data, observed, weights)
+    if information not in _ESTIMATES:
+        known = " or ".join(map(repr, _ESTIMATES))
+        raise ValueError(f"information must be {known}, got {information!r}")
+    check, estimate = _ESTIMATES[information]
+    batch = check(data, observed, weights)
     num_variables = batch.x.shape[1]
     if num_variables == 1 and trees > 1:
         raise ValueError(f"trees must be 1 for a single variable, got {trees}")
@@ -71,9 +88,9 @@ def chow_liu(
     generator = torch.Generator().manual_seed(seed)
     for number in range(trees):
         sample = batch if number == 0 else _bootstrap(batch, generator)
-        information = mutual_information(sample, smoothing=smoothing)
+        of_pairs = estimate(sample, smoothing=smoothing)
         # Rounded, so that what decides between equal pairs is their order and not the device.
-        neighbours = maximum_spanning_tree(information.cpu().numpy().round(12))
+        neighbours = maximum_spanning_tree(of_pairs.cpu().numpy().round(12))
         _add_tree(neighbours, scopes, partitions)
     return RegionGraph(num_variables, scopes, partitions)
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.data.batch import Batch, as_batch
+from einet.data.batch import Batch
+from einet.structures.arguments import as_rows, as_smoothing
 
 __all__ = ["as_discrete", "mutual_information"]
 
@@ -48,10 +48,7 @@ def mutual_information(
                 [0.6931, 0.0000, 0.0000],
                 [0.0000, 0.0000, 0.0000]], dtype=torch.float64)
     """
-    if isinstance(smoothing, bool) or not isinstance(smoothing, int | float):
-        raise TypeError(f"smoothing must be a number >= 0, got {smoothing!r}")
-    if not 0 <= smoothing < math.inf:
-        raise ValueError(f"smoothing must be a number >= 0, got {smoothing!r}")
+    smoothing = as_smoothing(smoothing)
     batch = as_discrete(data, observed, weights)
     x, states = batch.x, _states(batch)
     width = int(states.max())
@@ -74,18 +71,15 @@ def mutual_information(
 
 def as_discrete(data: Any, observed: Any, weights: Any) -> Batch:
     """Check discrete data, and keep it as bytes; missing cells are 0."""
-    shape = data.x.shape if isinstance(data, Batch) else np.shape(data)
-    if len(shape) != 2 or shape[1] == 0:
-        raise ValueError(f"data must have shape [rows, variables], got {list(shape)}")
-    options = {"name": "data", "allow_empty": False}
-    batch = as_batch(data, shape[1], observed, weights=weights, **options)
-    x = batch.x if batch.observed is None else torch.where(batch.observed, batch.x, 0)
+    batch = as_rows(data, observed, weights)
+    x = batch.x
     wrong = (x < 0) | (x > _MOST_STATES - 1) | (x != x.round() if x.is_floating_point() else False)
     if bool(wrong.any()):
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
             f"data must hold whole numbers from 0 to {_MOST_STATES - 1}, but data[{row}, {column}] "
-            f"is {x[row, column].item():g}; put other variables into bins first"
+            f"is {x[row, column].item():g}; put other variables into bins, or go by correlations "
+            'with information="gaussian"'
         )
     return Batch(x.to(torch.uint8), batch.observed, weights=batch.weights)
 
