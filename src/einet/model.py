@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Einet"]
 
-# Values of one piece of a large batch are kept below this, where no gradients are asked for.
-_CPU_PIECE_BYTES, _GPU_PIECE_BYTES = 256 << 20, 1 << 30
+# Values of one piece of a large batch are kept below this, where no gradients are asked for. A
+# training step in one piece is faster, so that on a GPU it depends on its memory; the most is what
+# kernels can number by 32 bits.
+_CPU_PIECE_BYTES = 256 << 20
+_GPU_PIECE_BYTES, _GPU_PIECES = (1 << 30, 1 << 32), 16
 
 
 class Einet(Model):
@@ -370,7 +374,7 @@ class Einet(Model):
         """Slices of a batch small enough for their values to fit a bounded memory."""
         circuit, like = self.circuit, self.log_class_prior
         bytes_each = circuit.num_body * circuit.width * like.element_size()
-        room = _GPU_PIECE_BYTES if like.is_cuda else _CPU_PIECE_BYTES
+        room = _gpu_piece_bytes(like.device) if like.is_cuda else _CPU_PIECE_BYTES
         step = max(64, room // bytes_each)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
@@ -446,3 +450,10 @@ class Einet(Model):
             f"variables={self.num_variables}, sums={self.num_sums}{kind}, leaves={self.num_leaves}"
             f"{classes}, parameters={self.num_parameters:,}"
         )
+
+
+@cache
+def _gpu_piece_bytes(device: torch.device) -> int:
+    least, most = _GPU_PIECE_BYTES
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return min(max(least, memory // _GPU_PIECES), most)

@@ -90,7 +90,7 @@ def chow_liu(
         sample = batch if number == 0 else _bootstrap(batch, generator)
         of_pairs = estimate(sample, smoothing=smoothing)
         # Rounded, so that what decides between equal pairs is their order and not the device.
-        neighbours = maximum_spanning_tree(of_pairs.cpu().numpy().round(12))
+        neighbours = maximum_spanning_tree(of_pairs.round(decimals=12).cpu().numpy())
         _add_tree(neighbours, scopes, partitions)
     return RegionGraph(num_variables, scopes, partitions)
 
