@@ -5,6 +5,6 @@
     python -m experiments.images mnist --models all --device cuda
 
 The files: ``settings`` (what can be set), ``variants`` (the named models of each data set),
-``datasets`` (where images come from), ``train`` (one model), ``panels`` (the pictures of Fig. 4),
-``store`` (results and resuming).
+``datasets`` (where images come from), ``structure`` (the regions), ``soften`` (smooth leaves),
+``train`` (one model), ``panels`` (the pictures of Fig. 4), ``store`` (results and resuming).
 """

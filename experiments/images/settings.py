@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from einet.imaging.recipe import Axes, LeafKind
 from einet.kernels.dispatch import Precision
 
-__all__ = ["Settings"]
+__all__ = ["Initial", "Settings"]
 
 Structure = Literal["poon_domingos", "random_trees", "chow_liu"]
 Schedule = Literal["linear", "exponential", "cosine"]
@@ -38,9 +38,15 @@ class Settings:
         first_step, last_step, schedule: λ, and how it falls.
         prior_sums, prior_leaves: Pseudo-counts of sums and leaves.
         hide: The share of pixels hidden from each step (a single Einet only).
+        soften: Up to how far from its own grey value an image counts, as a standard deviation, so
+            that Categorical leaves become smooth (a single Einet only).
+        finish: Epochs of full-batch EM at the end (a single Einet only).
         initial: Where parameters start: near rows, as clusters of rows, or at random (the latter
             two for a single Einet only).
-        patience: End after so many epochs without a better one on validation images.
+        patience: End after so many epochs without a better one on validation images (a single
+            Einet only).
+        members: So many single Einets, each with a seed and a Chow–Liu tree or random trees of its
+            own, mixed with equal weights; for each of them hide, finish and the like hold.
         refine_epochs, refine_step: Of EM on the mixture as a whole, afterwards; with a step, of
             stochastic EM.
         precision: How exactly the fused kernels multiply.
@@ -72,8 +78,11 @@ class Settings:
     prior_sums: float = 0.0
     prior_leaves: float = 0.0
     hide: float = 0.0
+    soften: float = 0.0
+    finish: int = 0
     initial: Initial = "rows"
     patience: int | None = None
+    members: int = 1
     refine_epochs: int = 0
     refine_step: float | None = None
     precision: Precision = "highest"
@@ -84,8 +93,21 @@ class Settings:
             value = getattr(self, name)
             if get_origin(kind) is Literal and value not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value}")
-        if self.clusters > 1 and (self.hide or self.initial != "rows" or self.patience):
-            raise ValueError("hide, initial and patience are for a single Einet, clusters=1")
+        for name, least in (("clusters", 1), ("members", 1), ("finish", 0), ("soften", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        single = ("hide", "soften", "finish", "initial", "patience", "members")
+        changed = [name for name in single if getattr(self, name) != getattr(Settings, name)]
+        if self.clusters > 1 and changed:
+            raise ValueError(
+                f"{', '.join(changed)} must not be set with clusters={self.clusters}: only for "
+                "single Einets, clusters=1"
+            )
+        if self.soften and (self.family != "categorical" or self.finish):
+            raise ValueError(
+                "soften is for Categorical leaves, and finish would undo it: got soften="
+                f"{self.soften:g} with family={self.family} and finish={self.finish}"
+            )
         if self.clusters == 1 and self.refine_epochs:
             raise ValueError("refine_epochs are for mixtures, clusters > 1")
 
@@ -117,6 +139,8 @@ class Settings:
             replicas=min(self.replicas, 2),
             trees=min(self.trees, 2),
             levels=min(self.levels, 4),
+            finish=min(self.finish, 1),
+            members=min(self.members, 2),
             refine_epochs=min(self.refine_epochs, 1),
         )
 

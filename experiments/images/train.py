@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 import einet
-from einet.data.images import ArrayImages
-from einet.imaging import Pixels, Recipe, measure
+from einet.imaging import Pixels, measure
 from einet.imaging.likelihood import log_density, method_for
 from experiments.images.datasets import Parts
 from experiments.images.settings import Settings
+from experiments.images.soften import Softened
+from experiments.images.structure import member_seed, recipe, structure
 
 __all__ = ["Trained", "train"]
 
@@ -43,13 +44,11 @@ def train(
     where = torch.device(device)
     if where.type == "cuda":
         torch.cuda.reset_peak_memory_stats(where)
-    recipe = _recipe(settings)
-    graph = _graph(settings, recipe, parts.train, where)
-    structure_seconds = time.perf_counter() - began
-    learn = _one if settings.clusters == 1 else _mixture
-    model, record = learn(settings, recipe, graph, parts, where, checkpoint, progress)
+    if settings.clusters == 1:
+        model, record = _members(settings, parts, where, progress)
+    else:
+        model, record = _clusters(settings, parts, where, checkpoint, progress)
     record |= {
-        "structure_seconds": round(structure_seconds, 3),
         "peak_mib": round(_peak_bytes(where) / 2**20, 1),
         "parameters": model.num_parameters,
         "train_images": len(parts.train),
@@ -76,29 +75,42 @@ def train(
     return Trained(model, Pixels(parts.train.image_shape), record)
 
 
-def _one(
-    settings: Settings,
-    recipe: Recipe,
-    graph: einet.RegionGraph,
-    parts: Parts,
-    device: torch.device,
-    checkpoint: Path | None,
-    progress: bool,
+def _members(
+    settings: Settings, parts: Parts, device: torch.device, progress: bool
 ) -> tuple[einet.Model, dict[str, Any]]:
+    """A single Einet, or several of them mixed with equal weights."""
+    found = [_one(settings, number, parts, device, progress) for number in range(settings.members)]
+    if len(found) == 1:
+        return found[0]
+    models, records = zip(*found, strict=True)
+    record: dict[str, Any] = {
+        name: round(sum(each[name] for each in records), 3)
+        for name in ("structure_seconds", "train_seconds", "kmeans_seconds")
+    }
+    record["members"] = list(records)
+    return einet.Mixture(models), record
+
+
+def _one(
+    settings: Settings, member: int, parts: Parts, device: torch.device, progress: bool
+) -> tuple[einet.Einet, dict[str, Any]]:
     """A single Einet, as it was after its best epoch on validation images."""
     began = time.perf_counter()
+    graph = structure(settings, parts.train, device, member)
+    found = time.perf_counter()
+    seed = member_seed(settings, member)
     model = einet.Einet(
         graph,
-        recipe.leaves(),
+        recipe(settings).leaves(),
         settings.num_sums,
         sums=settings.sums,
         precision=settings.precision,
-        seed=settings.seed,
+        seed=seed,
         device=device,
     )
     rows = parts.train.tensor().to(device)
     if settings.initial == "clusters":
-        model.initialize(rows, seed=settings.seed, clusters=True)
+        model.initialize(rows, seed=seed, clusters=True)
     history = einet.fit(
         model,
         rows,
@@ -108,13 +120,15 @@ def _one(
         optimizer=_learner(settings),
         patience=settings.patience,
         hide=settings.hide,
+        finish=settings.finish,
         initialize={"rows": True, "clusters": False, "random": False}[settings.initial],
-        seed=settings.seed,
+        seed=seed,
         progress=progress,
     )
     _stop_if(history.stopped)
     record = {
-        "train_seconds": round(time.perf_counter() - began, 3),
+        "structure_seconds": round(found - began, 3),
+        "train_seconds": round(time.perf_counter() - found, 3),
         "kmeans_seconds": 0.0,
         "epochs": len(history),
         "best_epoch": history.best_epoch,
@@ -132,19 +146,20 @@ def _on_scale(settings: Settings, parts: Parts, history: einet.History) -> dict[
     return {name: [round(value + shift, 3) for value in curve] for name, curve in curves.items()}
 
 
-def _mixture(
+def _clusters(
     settings: Settings,
-    recipe: Recipe,
-    graph: einet.RegionGraph,
     parts: Parts,
     device: torch.device,
     checkpoint: Path | None,
     progress: bool,
 ) -> tuple[einet.Model, dict[str, Any]]:
     """An Einet for each cluster, refined as a whole if so wanted."""
+    began = time.perf_counter()
+    graph = structure(settings, parts.train, device)
+    structure_seconds = time.perf_counter() - began
     model = einet.ClusteredEinet(
         graph,
-        recipe.leaves(),
+        recipe(settings).leaves(),
         settings.num_sums,
         settings.clusters,
         sums=settings.sums,
@@ -169,6 +184,7 @@ def _mixture(
     )
     _stop_if(history.stopped)
     record: dict[str, Any] = {
+        "structure_seconds": round(structure_seconds, 3),
         "train_seconds": round(history.training_seconds, 3),
         "kmeans_seconds": round(history.clustering_seconds, 3),
         "epochs": settings.epochs,
@@ -207,36 +223,14 @@ def _stop_if(stopped: str) -> None:
         raise KeyboardInterrupt
 
 
-def _recipe(settings: Settings) -> Recipe:
-    return Recipe(
-        settings.num_sums,
-        settings.delta,
-        settings.axes,
-        settings.family,
-        settings.min_variance,
-        settings.max_variance,
-    )
-
-
-def _graph(
-    settings: Settings, recipe: Recipe, images: ArrayImages, device: torch.device
-) -> einet.RegionGraph:
-    if settings.structure == "poon_domingos":
-        return recipe.graph(images.image_shape)
-    if settings.structure == "random_trees":
-        return einet.random_trees(
-            images.num_variables, settings.depth, settings.replicas, seed=settings.seed
-        )
-    # Mutual information needs many images for each pair of states: 256 would be too many of them.
-    coarse = images.tensor().to(device) // -(-256 // settings.levels)
-    return einet.chow_liu(coarse, trees=settings.trees, seed=settings.seed)
-
-
 def _learner(settings: Settings) -> einet.StochasticEM:
     step: Any = settings.first_step
     if settings.first_step != settings.last_step:
         step = _SCHEDULES[settings.schedule](settings.first_step, settings.last_step)
-    return einet.StochasticEM(step, prior=einet.Prior(settings.prior_sums, settings.prior_leaves))
+    prior = einet.Prior(settings.prior_sums, settings.prior_leaves)
+    if settings.soften:
+        return Softened(step, prior, settings.soften)
+    return einet.StochasticEM(step, prior)
 
 
 def _peak_bytes(device: torch.device) -> int:

@@ -65,7 +65,7 @@ def test_results_and_pictures(root: Path, tmp_path: Path, trainings: list[str]):
 
 def test_several_models(root: Path, tmp_path: Path):
     few = ["num_sums=2", "epochs=1", "batch_size=40", "valid_rows=20", "levels=2", "depth=2"]
-    models = "categorical-chow-liu,binomial-random-trees"
+    models = "categorical-chow-liu,soft-random-trees"
     more = ["--pictures", "none", "--no-checkpoints"]
     results = run(root, tmp_path, "--models", models, "--set", *few, *more)
     assert [name.split()[0] for name in results] == models.split(",")

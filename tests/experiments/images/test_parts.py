@@ -59,7 +59,16 @@ def test_settings_from_text():
         ({"delta": "four"}, "delta must be numbers with commas, got 'four'"),
         ({"extra": "1"}, "extra must be bool, got '1'"),
         ({"axes": "none"}, "axes must be one of vertical, both, got none"),
-        ({"hide": "0.1"}, "for a single Einet"),
+        ({"hide": "0.1"}, "hide must not be set with clusters=100: only for single Einets"),
+        ({"finish": "2", "members": "3"}, "finish, members must not be set with clusters=100"),
+        ({"clusters": "1", "soften": "2"}, "soften is for Categorical leaves, .* family=gaussian"),
+        (
+            {"clusters": "1", "soften": "2", "family": "categorical", "finish": "3"},
+            "finish would undo it: got soften=2 .* finish=3",
+        ),
+        ({"members": "0"}, "members must be at least 1, got 0"),
+        ({"finish": "-1"}, "finish must be at least 0, got -1"),
+        ({"clusters": "0"}, "clusters must be at least 1, got 0"),
         ({"clusters": "1", "refine_epochs": "2"}, "refine_epochs are for mixtures"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -152,6 +161,7 @@ def _tiles(path: Path) -> np.ndarray:
         {"structure": "chow_liu", "sums": "linear", "levels": 4, "initial": "clusters"},
         {"hide": 0.2, "schedule": "cosine", "last_step": 0.1, "prior_leaves": 1.0, "patience": 1},
         {"clusters": 2, "refine_epochs": 1, "refine_step": 0.1},
+        {"structure": "chow_liu", "sums": "linear", "levels": 4, "members": 2, "finish": 1},
     ],
     ids=str,
 )

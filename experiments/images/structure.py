@@ -1,0 +1,65 @@
+"""The structure of a model, and what the members of a mixture differ in."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import einet
+from einet.data.images import ArrayImages
+from einet.imaging import Recipe
+from experiments.images.settings import Settings
+
+__all__ = ["member_seed", "recipe", "structure"]
+
+# Seeds of members are so far apart that models of different seeds share none.
+_APART = 10_000
+
+
+def member_seed(settings: Settings, member: int) -> int:
+    """The seed of a member; the first is the model that there would be without the others."""
+    return settings.seed + _APART * member
+
+
+def recipe(settings: Settings) -> Recipe:
+    """Leaves, and structures on the grid of pixels."""
+    return Recipe(
+        settings.num_sums,
+        settings.delta,
+        settings.axes,
+        settings.family,
+        settings.min_variance,
+        settings.max_variance,
+    )
+
+
+def structure(
+    settings: Settings, images: ArrayImages, device: torch.device, member: int = 0
+) -> einet.RegionGraph:
+    """The regions of one member.
+
+    Chow–Liu trees are those of the images (by correlations if leaves are Gaussian, else by counts
+    of grey values), from the second member on of images drawn with replacement. Poon–Domingos structures are the same for all members.
+    """
+    if settings.structure == "poon_domingos":
+        return recipe(settings).graph(images.image_shape)
+    seed = member_seed(settings, member)
+    if settings.structure == "random_trees":
+        return einet.random_trees(
+            images.num_variables, settings.depth, settings.replicas, seed=seed
+        )
+    rows, information = images.tensor().to(device), "gaussian"
+    if settings.family != "gaussian":
+        # Counts need many images for each pair of states: 256 would be too many of them.
+        rows, information = rows // -(-256 // settings.levels), "discrete"
+    weights = None if member == 0 else _bootstrap(len(images), seed)
+    return einet.chow_liu(
+        rows, weights=weights, information=information, trees=settings.trees, seed=seed
+    )
+
+
+def _bootstrap(rows: int, seed: int) -> Float[Tensor, " rows"]:
+    """How often each row is drawn; drawn on the CPU, so that all devices find the same trees."""
+    drawn = torch.randint(rows, (rows,), generator=torch.Generator().manual_seed(seed))
+    return torch.bincount(drawn, minlength=rows).double()
