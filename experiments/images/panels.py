@@ -35,15 +35,15 @@ def draw(model: einet.Model, pixels: Pixels, test: ArrayImages, folder: Path) ->
     reconstructions are such samples given what is visible: of a mixture first the component is
     drawn from its posterior.
     """
-    images = test.take(slice(0, _COLUMNS * _ROWS)).tensor().to(model.device)
+    images = pixels.to_model(test.take(slice(0, _COLUMNS * _ROWS)).tensor().to(model.device))
     _save(folder / "real.png", pixels, images)
     drawn = model.sample(_COLUMNS * _ROWS, leaves="mean", seed=_SEED)
     _save(folder / "samples.png", pixels, drawn)
     for which in ("top", "left"):
         covered = masks.over_channels(masks.half(pixels.grid, which), pixels.channels)
         covered = covered.to(model.device).expand(images.shape)
-        _save(folder / f"covered-{which}.png", pixels, images.double(), covered)
-        posterior = model.given(pixels.to_model(images), ~covered)
+        _save(folder / f"covered-{which}.png", pixels, images, covered)
+        posterior = model.given(images, ~covered)
         guessed = posterior.sample(1, leaves="mean", seed=_SEED)[0]
         _save(folder / f"reconstructed-{which}.png", pixels, guessed)
 

@@ -6,6 +6,7 @@ import types
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from einet.imaging.colour import Colour
 from einet.imaging.recipe import Axes, LeafKind
 from einet.kernels.dispatch import Precision
 
@@ -25,6 +26,8 @@ class Settings:
         valid_rows: Choose the epoch on the next so many; with None train_rows, on the last ones.
         test_rows: Test on the first so many test images; None: on all.
         extra: Whether SVHN's extra images are for training too.
+        colour: What a pixel's three variables are: R, G and B, or brightness and two differences
+            (:mod:`einet.imaging.colour`; Gaussian leaves only).
         structure: What regions there are.
         delta, axes: Of Poon–Domingos structures: steps of cuts, the finer for what the coarser
             leave, or None for a quarter of the width.
@@ -57,6 +60,7 @@ class Settings:
     valid_rows: int = 0
     test_rows: int | None = None
     extra: bool = False
+    colour: Colour = "rgb"
     structure: Structure = "poon_domingos"
     delta: tuple[float, ...] | None = None
     axes: Axes = "vertical"
@@ -108,6 +112,8 @@ class Settings:
                 "soften is for Categorical leaves, and finish would undo it: got soften="
                 f"{self.soften:g} with family={self.family} and finish={self.finish}"
             )
+        if self.colour != "rgb" and self.family != "gaussian":
+            raise ValueError(f"colour must be rgb with family={self.family}, got {self.colour}")
         if self.clusters == 1 and self.refine_epochs:
             raise ValueError("refine_epochs are for mixtures, clusters > 1")
 

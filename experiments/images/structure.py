@@ -8,10 +8,10 @@ from torch import Tensor
 
 import einet
 from einet.data.images import ArrayImages
-from einet.imaging import Recipe
+from einet.imaging import Pixels, Recipe
 from experiments.images.settings import Settings
 
-__all__ = ["member_seed", "recipe", "structure"]
+__all__ = ["member_seed", "pixels_of", "recipe", "structure"]
 
 # Seeds of members are so far apart that models of different seeds share none.
 _APART = 10_000
@@ -20,6 +20,11 @@ _APART = 10_000
 def member_seed(settings: Settings, member: int) -> int:
     """The seed of a member; the first is the model that there would be without the others."""
     return settings.seed + _APART * member
+
+
+def pixels_of(settings: Settings, images: ArrayImages) -> Pixels:
+    """How a model's variables are pixels: bytes, or colours of whole numbers."""
+    return Pixels(images.image_shape, colour=settings.colour)
 
 
 def recipe(settings: Settings) -> Recipe:
@@ -40,7 +45,8 @@ def structure(
     """The regions of one member.
 
     Chow–Liu trees are those of the images (by correlations if leaves are Gaussian, else by counts
-    of grey values), from the second member on of images drawn with replacement. Poon–Domingos structures are the same for all members.
+    of grey values), from the second member on of images drawn with replacement. Poon–Domingos
+    structures are the same for all members.
     """
     if settings.structure == "poon_domingos":
         return recipe(settings).graph(images.image_shape)
@@ -49,7 +55,8 @@ def structure(
         return einet.random_trees(
             images.num_variables, settings.depth, settings.replicas, seed=seed
         )
-    rows, information = images.tensor().to(device), "gaussian"
+    rows = pixels_of(settings, images).to_model(images.tensor().to(device))
+    information = "gaussian"
     if settings.family != "gaussian":
         # Counts need many images for each pair of states: 256 would be too many of them.
         rows, information = rows // -(-256 // settings.levels), "discrete"

@@ -17,7 +17,7 @@ from einet.imaging.likelihood import log_density, method_for
 from experiments.images.datasets import Parts
 from experiments.images.settings import Settings
 from experiments.images.soften import Softened
-from experiments.images.structure import member_seed, recipe, structure
+from experiments.images.structure import member_seed, pixels_of, recipe, structure
 
 __all__ = ["Trained", "train"]
 
@@ -44,6 +44,7 @@ def train(
     where = torch.device(device)
     if where.type == "cuda":
         torch.cuda.reset_peak_memory_stats(where)
+    pixels = pixels_of(settings, parts.train)
     if settings.clusters == 1:
         model, record = _members(settings, parts, where, progress)
     else:
@@ -55,10 +56,14 @@ def train(
         "image_shape": list(parts.train.image_shape),
     }
     if parts.valid is not None:
-        discrete = method_for(model) == "discrete"
-        valid = log_density(model, parts.valid.tensor().to(where), discrete=discrete)
+        valid = log_density(
+            model,
+            parts.valid.tensor().to(where),
+            colour=settings.colour,
+            discrete=method_for(model) == "discrete",
+        )
         record |= {"valid_ll": float(valid.mean()), "valid_images": len(parts.valid)}
-    found = measure(model, parts.test)
+    found = measure(model, parts.test, colour=settings.colour)
     record |= {
         "test_ll": found.nats,
         "test_se": found.nats_error,
@@ -72,7 +77,7 @@ def train(
         "torch": torch.__version__,
         "settings": settings.to_dict(),
     }
-    return Trained(model, Pixels(parts.train.image_shape), record)
+    return Trained(model, pixels, record)
 
 
 def _members(
@@ -108,13 +113,17 @@ def _one(
         seed=seed,
         device=device,
     )
-    rows = parts.train.tensor().to(device)
+    pixels = pixels_of(settings, parts.train)
+    rows, valid = (
+        None if part is None else pixels.to_model(part.tensor().to(device))
+        for part in (parts.train, parts.valid)
+    )
     if settings.initial == "clusters":
         model.initialize(rows, seed=seed, clusters=True)
     history = einet.fit(
         model,
         rows,
-        None if parts.valid is None else parts.valid.tensor().to(device),
+        valid,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
         optimizer=_learner(settings),
@@ -172,8 +181,14 @@ def _clusters(
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         again = checkpoint.with_name(f"{checkpoint.name}.refine")
     resumed = checkpoint is not None and checkpoint.exists()
+    rows, valid = (
+        # Bytes are read as they are asked for.
+        part if part is None or settings.colour == "rgb"
+        else pixels_of(settings, part).to_model(part.tensor())
+        for part in (parts.train, parts.valid)
+    )  # fmt: skip
     history = model.fit(
-        parts.train,
+        rows,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
         optimizer=_learner(settings),
@@ -200,8 +215,8 @@ def _clusters(
         began = time.perf_counter()
         step = settings.refine_step
         refined = model.refine(
-            parts.train,
-            parts.valid,
+            rows,
+            valid,
             epochs=settings.refine_epochs,
             batch_size=settings.batch_size,
             optimizer=einet.EM() if step is None else einet.StochasticEM(step),

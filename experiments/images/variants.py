@@ -4,7 +4,7 @@
 trained on the first 9,000 images, choose their epoch on the next 1,000 and are tested on the first
 2,000 test images. Those of MNIST and Fashion-MNIST have leaves over 256 grey values, ``soft`` ones
 tables of probabilities that become smooth. In ``halves`` images are cut in two again and again, in
-``pixels`` down to single ones.
+``pixels`` down to single ones; in ``chow-liu`` what is next to what is learnt.
 """
 
 from __future__ import annotations
@@ -71,11 +71,15 @@ def _svhn() -> dict[str, Variant]:
         ),
         "pixels-linear": pixels,
         "chow-liu": replace(tree, num_sums=64),
+        # Brightness and two differences in place of R, G and B.
+        "one-learnt-ycocg": replace(learnt, colour="ycocg"),
+        "chow-liu-ycocg": replace(tree, num_sums=64, colour="ycocg"),
+        "chow-liu-ycocg-members-4": replace(tree, num_sums=64, colour="ycocg", members=4),
         # On all training images but those for validation.
         "best-clusters": replace(some, clusters=30, axes="both", epochs=50, **all_rows),
         # Many clusters of wide leaves: the least stripes, not the best likelihood.
         "best-pictures": replace(some, clusters=100, **all_rows),
-        "best": replace(tree, num_sums=128, epochs=30, **all_rows),
+        "best": replace(tree, num_sums=128, epochs=30, colour="ycocg", **all_rows),
     }
     return _named(settings, {"paper", "one-learnt", "best-clusters", "best-pictures", "best"})
 
@@ -101,7 +105,8 @@ def _celeba() -> dict[str, Variant]:
         "halves": halves,
         "halves-linear": replace(halves, sums="linear", num_sums=128),
         "pixels-linear": pixels,
-        "best": replace(tree, epochs=30),
+        "chow-liu": tree,
+        "best": replace(tree, epochs=30, colour="ycocg"),
     }
     return _named(settings, {"paper", "one-learnt", "best-pictures", "best"})
 

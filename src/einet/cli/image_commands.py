@@ -141,9 +141,8 @@ def inpaint(
     original = row.reshape(pixels.shape).double()
     hidden = torch.where(covered.unsqueeze(-1), torch.nan, original).numpy()
     drawn, mean = pixels.to_pictures(found.samples[:, 0]), pixels.to_pictures(found.mean[0])
-    spread = pixels.to_bytes(found.deviation[0]).reshape(pixels.shape).cpu()
-    # One number for each pixel; twice it fills the range, as no deviation exceeds 127.5.
-    deviation = spread.square().mean(-1).sqrt().numpy()
+    # Twice it fills the range, as no deviation exceeds 127.5.
+    deviation = pixels.deviations(found.deviation[0]).cpu().numpy()
     map_of_it = np.repeat(2 * deviation[..., None], pixels.channels, -1).clip(0, 255)
     parts: dict[str, Any] = {"covered": hidden}
     parts |= {f"sample-{number}": image for number, image in enumerate(drawn, start=1)}
@@ -169,9 +168,8 @@ def evaluate(opened: Opened, images: Images, draws: int, seed: int) -> None:
     """Print the likelihood of images."""
     model, pixels = opened
     with counting("evaluating", len(images)) as progress:
-        found = measure(
-            model, images, scale=pixels.scale, draws=draws, seed=seed, progress=progress
-        )
+        units = {"scale": pixels.scale, "colour": pixels.colour}
+        found = measure(model, images, **units, draws=draws, seed=seed, progress=progress)
     unit = "log-probability" if found.method == "discrete" else "log-density of pixels/255"
     typer.echo(f"nats:               {found.nats:.2f} ± {found.nats_error:.2f} ({unit})")
     typer.echo(f"bits per dimension: {found.bits:.4f} ± {found.bits_error:.4f} ({found.method})")

@@ -27,6 +27,7 @@ from torch import Tensor
 from einet.base import Model
 from einet.data.images import Images
 from einet.families import ExponentialFamily, Poisson
+from einet.imaging.colour import COLOUR_LEVELS, as_colour, to_ycocg, to_ycocg_linear
 from einet.inference.bins import bin_log_prob
 from einet.mixture import Mixture
 from einet.model import Einet
@@ -43,7 +44,6 @@ __all__ = [
 
 Method = Literal["discrete", "integrated", "dequantised"]
 
-_LEVELS = 256
 # Rows measured at a time: enough for the tables of bins to pay, if those are not too many cells.
 _ROWS, _CELLS = 8192, 1 << 25
 # Densities take a few float64 for each cell, but no tables.
@@ -78,6 +78,7 @@ def measure(
     images: Images | UInt8[Tensor, "rows variables"],
     *,
     scale: float | int = 1.0,
+    colour: str = "rgb",
     method: str | None = None,
     draws: int = 4,
     seed: int = 0,
@@ -86,9 +87,11 @@ def measure(
     """The mean log-likelihood of images in nats and in bits per dimension.
 
     Args:
-        model: A model of the variables ``byte / scale``.
+        model: A model of the variables ``value / scale``.
         images: The images, as bytes.
-        scale: What bytes are divided by for the model; 1 for discrete leaves.
+        scale: What values are divided by for the model; 1 for discrete leaves.
+        colour: What the values are: bytes (``"rgb"``), or those of :mod:`einet.imaging.colour`
+            (``"ycocg"``; not with discrete leaves).
         method: How bits are computed; by default the exact way that the model's families permit.
         draws, seed: For ``"dequantised"``: how many draws of noise for each image, and their seed.
         progress: Called with the number of images that are done, again and again.
@@ -106,18 +109,21 @@ def measure(
     chosen = best if method is None else _checked(method, best)
     if chosen == "discrete" and scale != 1:
         raise ValueError(f"scale must be 1 for leaves that count grey values, got {scale}")
+    if chosen == "discrete" and as_colour(colour) != "rgb":
+        raise ValueError(f"colour must be rgb for leaves that count grey values, got {colour!r}")
+    units = {"scale": scale, "colour": colour}
     densities, masses = [], []
     done = 0
     for number, x in enumerate(_parts(images, model.num_variables)):
         x = x.to(model.device)
-        densities.append(log_density(model, x, scale, discrete=best == "discrete"))
+        densities.append(log_density(model, x, **units, discrete=best == "discrete"))
         if chosen == "discrete":
             masses.append(densities[-1])
         elif chosen == "integrated":
-            masses.append(grey_log_prob(model, x, scale))
+            masses.append(grey_log_prob(model, x, **units))
         else:
             noise = torch.Generator(model.device).manual_seed(seed + number)
-            masses.append(dequantised_log_prob(model, x, scale, draws=draws, generator=noise))
+            masses.append(dequantised_log_prob(model, x, **units, draws=draws, generator=noise))
         done += len(x)
         if progress is not None:
             progress(done)
@@ -143,18 +149,21 @@ def log_density(
     model: Model,
     x: UInt8[Tensor, "batch variables"],
     scale: float | int = 1.0,
+    colour: str = "rgb",
     discrete: bool = False,
 ) -> Float[Tensor, " batch"]:
     r"""The log-density of y = byte / 255, in nats (float64).
 
     The model has a density of z = byte / scale. With y = z · scale / 255,
-    :math:`\log p(y) = \log p(z) + D \log(255 / \text{scale})`.
+    :math:`\log p(y) = \log p(z) + D \log(255 / \text{scale})`. Other colours are taken without
+    rounding, so that they are linear in the bytes, with determinant 1.
 
     Args:
-        model, x, scale: As in :func:`measure`.
+        model, x, scale, colour: As in :func:`measure`.
         discrete: The model has a probability of each byte in place of a density: no units.
     """
-    logs = _log_prob(model, x if scale == 1 else x / scale)
+    values = x if as_colour(colour) == "rgb" else to_ycocg_linear(x)
+    logs = _log_prob(model, values if scale == 1 else values / scale)
     return logs if discrete else logs + model.num_variables * math.log(255 / scale)
 
 
@@ -162,26 +171,34 @@ def grey_log_prob(
     model: Model,
     x: UInt8[Tensor, "batch variables"],
     scale: float | int = 1.0,
-    levels: int = _LEVELS,
+    colour: str = "rgb",
+    levels: int | None = None,
 ) -> Float[Tensor, " batch"]:
     """The log-probability of grey values under a density, in nats (float64).
 
     Grey value v is the bin from v − ½ to v + ½ (divided by the scale); the first reaches down to
-    −∞ and the last up to ∞, so that all ``levels ** D`` images have probability 1 together.
+    −∞ and the last up to ∞, so that all ``levels ** D`` images have probability 1 together. With
+    other colours than ``"rgb"`` it is at most 1, as some of their numbers are of no bytes: bits
+    are then rather too many than too few.
 
     Args:
-        model, x, scale: As in :func:`measure`.
-        levels: How many grey values there are.
+        model, x, scale, colour: As in :func:`measure`.
+        levels: How many grey values there are; 256 by default.
     """
-    inner = (torch.arange(1, levels, dtype=torch.float64) - 0.5) / scale
+    least, most = COLOUR_LEVELS[as_colour(colour)]
+    if levels is not None:
+        most = levels - 1
+    inner = (torch.arange(least + 1, most + 1, dtype=torch.float64) - 0.5) / scale
     end = torch.tensor([torch.inf], dtype=torch.float64)
-    return bin_log_prob(model, x, torch.cat([-end, inner, end]))
+    bins = x if colour == "rgb" else to_ycocg(x) - least
+    return bin_log_prob(model, bins, torch.cat([-end, inner, end]))
 
 
 def dequantised_log_prob(
     model: Model,
     x: UInt8[Tensor, "batch variables"],
     scale: float | int = 1.0,
+    colour: str = "rgb",
     *,
     draws: int = 4,
     generator: torch.Generator | None = None,
@@ -198,17 +215,18 @@ def dequantised_log_prob(
     model was trained on bytes without any.)
 
     Args:
-        model, x, scale: As in :func:`measure`.
+        model, x, scale, colour: As in :func:`measure`.
         draws: How many draws of u for each row.
         generator: Where they come from; on the model's device.
     """
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
     total = torch.zeros(len(x), dtype=torch.float64, device=model.device)
-    x = x.to(model.device).double()
+    x = x.to(model.device)
+    values = (x if as_colour(colour) == "rgb" else to_ycocg(x)).double()
     for _ in range(draws):
-        noise = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-        total += _log_prob(model, (x + noise - 0.5) / scale)
+        noise = torch.rand(x.shape, generator=generator, dtype=values.dtype, device=x.device)
+        total += _log_prob(model, (values + noise - 0.5) / scale)
     return total / draws - model.num_variables * math.log(scale)
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
 from einet.base import Model
+from einet.imaging.colour import Colour, as_colour, from_ycocg, to_ycocg
 from einet.storage import load, load_metadata
 
 __all__ = ["Pixels", "load_with_pixels"]
@@ -23,13 +24,15 @@ _KEY = "pixels"
 
 @dataclass(frozen=True)
 class Pixels:
-    """How the variables of a model are pixels: ``byte / scale``, of images of one shape.
+    """How the variables of a model are pixels: ``value / scale``, of images of one shape.
 
     A model's file remembers it: ``model.save(path, pixels.metadata())``.
 
     Args:
         shape: Height, width and channels (1 or 3); variables are in the C order of such an array.
-        scale: What bytes were divided by: 1 for models of bytes, 255 for pixels in [0, 1].
+        scale: What values were divided by: 1 for models of bytes, 255 for pixels in [0, 1].
+        colour: What the values of three channels are: bytes R, G and B, or Y, Co and Cg of
+            :mod:`einet.imaging.colour`.
 
     Example:
         >>> pixels = Pixels((1, 2, 1), scale=255.0)
@@ -41,6 +44,7 @@ class Pixels:
 
     shape: tuple[int, int, int]
     scale: float | int = 1.0
+    colour: Colour = "rgb"
 
     def __post_init__(self) -> None:
         whole = [isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in self.shape]
@@ -51,6 +55,8 @@ class Pixels:
             )
         if not 0 < self.scale < math.inf:
             raise ValueError(f"scale must be a positive number, got {self.scale!r}")
+        if as_colour(self.colour) != "rgb" and self.shape[2] != 3:
+            raise ValueError(f"colour must be rgb for images of 1 channel, got {self.colour!r}")
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -66,16 +72,32 @@ class Pixels:
         return math.prod(self.shape)
 
     def to_model(
-        self, x: Integer[Tensor, "*batch variables"]
+        self, x: UInt8[Tensor, "*batch variables"]
     ) -> Integer[Tensor, "*batch variables"] | Float[Tensor, "*batch variables"]:
         """Bytes in the units of the model; they stay bytes where it is a model of bytes."""
-        return x if self.scale == 1 else x / self.scale
+        values = x if self.colour == "rgb" else to_ycocg(x)
+        return values if self.scale == 1 else values / self.scale
 
     def to_bytes(
         self, x: Float[Tensor, "*batch variables"] | Integer[Tensor, "*batch variables"]
     ) -> Float[Tensor, "*batch variables"]:
-        """Values of the model on the scale of bytes, neither rounded nor cut off; NaN stays."""
-        return x.double() * self.scale
+        """Values of the model on the scale of bytes, neither rounded nor cut off; NaN stays.
+
+        The mean of values is that of bytes, too: both are linear in one another.
+        """
+        values = x if self.scale == 1 else x.double() * self.scale
+        return values.double() if self.colour == "rgb" else from_ycocg(values)
+
+    def deviations(
+        self, deviation: Float[Tensor, "*batch variables"]
+    ) -> Float[Tensor, "*batch height width"]:
+        """One number for each pixel, on the scale of bytes, from the deviations of its values.
+
+        The root of the mean variance of all channels, or the deviation of Y alone: those of R, G
+        and B depend on how Y, Co and Cg vary together.
+        """
+        each = (deviation.double() * self.scale).unflatten(-1, self.shape)
+        return each.square().mean(-1).sqrt() if self.colour == "rgb" else each[..., 0]
 
     def to_pictures(
         self, x: Float[Tensor, "*batch variables"] | Integer[Tensor, "*batch variables"]
@@ -86,7 +108,8 @@ class Pixels:
 
     def metadata(self, **more: Any) -> dict[str, Any]:
         """For ``model.save(path, metadata)``, with whatever else it shall tell."""
-        return {_KEY: {"shape": list(self.shape), "scale": float(self.scale)}, **more}
+        told = {"shape": list(self.shape), "scale": float(self.scale), "colour": self.colour}
+        return {_KEY: told, **more}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Pixels:
@@ -99,7 +122,8 @@ class Pixels:
                 "Pixels(shape).metadata())"
             )
         try:
-            return cls(tuple(told["shape"]), float(told["scale"]))  # type: ignore[arg-type]
+            colour = as_colour(told.get("colour", "rgb"))
+            return cls(tuple(told["shape"]), float(told["scale"]), colour)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"what the file says of its images is damaged: {error}") from error
 
