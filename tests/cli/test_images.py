@@ -76,7 +76,7 @@ def pixels(path: Path) -> np.ndarray:
 
 def test_a_model_remembers_its_images(model: Path):
     told = einet.load_metadata(model)
-    assert told["pixels"] == {"shape": [8, 6, 3], "scale": 1.0}
+    assert told["pixels"] == {"shape": [8, 6, 3], "scale": 1.0, "colour": "rgb"}
     assert told["training"]["images"] == 60
     assert told["training"]["recipe"]["num_sums"] == 2
     loaded = einet.load(model)

@@ -120,7 +120,7 @@ def test_quick_settings_and_names(capsys: pytest.CaptureFixture[str]):
     [
         (["--models", "none"], "--models must be of paper, .* got 'none'"),
         (["--set", "clusters"], "--set must be given NAME=VALUE, got 'clusters'"),
-        (["--set", "colour=red"], "there is no setting 'colour'"),
+        (["--set", "flavour=red"], "there is no setting 'flavour'"),
         (["--device", "cuda"], "there is no CUDA device here"),
     ],
     ids=str,
