@@ -92,6 +92,27 @@ def test_few_images_have_few_clusters(folder: Path, tmp_path: Path):
     assert einet.load_metadata(tmp_path / "m.einet")["pixels"]["shape"] == [8, 6, 1]
 
 
+def test_colours_of_brightness_and_differences(folder: Path, photo: Path, tmp_path: Path):
+    path = tmp_path / "m.einet"
+    more = ["--clusters", "2", "--refine", "1", "--colour", "ycocg"]
+    run("train", folder, "--output", path, *TRAIN, *more)
+    assert einet.load_metadata(path)["pixels"]["colour"] == "ycocg"
+    assert "(integrated)" in run("evaluate", path, folder, "--size", "8x6")
+    run("sample", path, "--number", "40", "--leaves", "mean", "--output", tmp_path / "s.png")
+    # Red or grey, as the images are: negative differences are not cut off at 0.
+    drawn = pixels(tmp_path / "s.png")
+    assert drawn[..., 0].max() > 150
+    assert abs(drawn[..., 1] - drawn[..., 2]).mean() < 30
+    out = tmp_path / "filled"
+    run("inpaint", path, photo, "--box", "0,0,8,3", "--output", out)
+    assert pixels(out / "mean.png").shape == (8, 6, 3)
+    visible = pixels(out / "sample-1.png")[:, 3:] - pixels(photo)[:, 3:]
+    assert abs(visible).max() <= 1  # rounded twice
+    with_tables = [*TRAIN, "--colour", "ycocg", "--family", "binomial"]
+    output = run("train", folder, "--output", path, *with_tables, code=2)
+    assert "colour must be rgb for binomial leaves, got 'ycocg'" in output
+
+
 def test_other_leaves_and_a_refinement(folder: Path, tmp_path: Path):
     more = ["--clusters", "2", "--refine", "1", "--family", "binomial", "--last-step-size", "0.1"]
     more += ["--axes", "both", "--delta", "4,2"]

@@ -14,6 +14,7 @@ import einet
 from einet.cli.console import as_device, counting
 from einet.data.images import Images
 from einet.imaging import Pixels, Recipe, reading
+from einet.imaging.colour import as_colour
 
 __all__ = ["Training", "parse_delta", "train"]
 
@@ -31,6 +32,7 @@ class Training:
     """How to train, as the command line says."""
 
     output: Path
+    colour: str
     clusters: int | None
     epochs: int
     batch_size: int
@@ -59,10 +61,14 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
     """Train, with a checkpoint to resume from, and write the model."""
     if not how.output.absolute().parent.is_dir():
         raise FileNotFoundError(f"output: there is no folder {how.output.parent}")
+    pixels = Pixels(images.image_shape, colour=as_colour(how.colour))
+    if pixels.colour != "rgb" and recipe.family != "gaussian":
+        raise ValueError(f"colour must be rgb for {recipe.family} leaves, got {how.colour!r}")
     clusters = _clusters(how, len(images))
     device = as_device(how.device)
     with counting("reading", len(images)) as progress:
         images = reading.in_memory(images, progress)
+    rows = images if pixels.colour == "rgb" else pixels.to_model(images.tensor())
     precision: Any = how.precision
     model = recipe.model(
         images.image_shape, clusters, seed=how.seed, precision=precision, device=device
@@ -77,7 +83,7 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
         typer.echo(f"{how.checkpoint} of an earlier training is replaced; --resume would go on")
         how.second_checkpoint.unlink(missing_ok=True)
     history = model.fit(
-        images,
+        rows,
         epochs=how.epochs,
         batch_size=how.batch_size,
         optimizer=how.learner,
@@ -96,7 +102,7 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
     )
     if how.refine:
         refined = model.refine(
-            images,
+            rows,
             epochs=how.refine,
             batch_size=how.batch_size,
             seed=how.seed,
@@ -108,7 +114,7 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
         typer.echo(f"refined as a whole: {first:.2f} → {last:.2f} nats")
     settings = {"recipe": asdict(recipe), "epochs": how.epochs, "batch_size": how.batch_size}
     data = {"data": images.name, "split": images.split, "images": len(images)}
-    model.save(how.output, Pixels(images.image_shape).metadata(training=settings | data))
+    model.save(how.output, pixels.metadata(training=settings | data))
     how.checkpoint.unlink(missing_ok=True)
     how.second_checkpoint.unlink(missing_ok=True)
     typer.echo(f"wrote {how.output}")

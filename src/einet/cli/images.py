@@ -53,6 +53,10 @@ def train(
     family: Annotated[str, typer.Option(help="gaussian, binomial or categorical.")] = "gaussian",
     epochs: Annotated[int, typer.Option(min=1, help="Passes of each cluster over its rows.")] = 25,
     batch_size: Annotated[int, typer.Option(min=1, help="Images in a mini-batch.")] = 500,
+    colour: Annotated[
+        str,
+        typer.Option(help="Variables of a pixel: rgb, or ycocg, brightness and two differences."),
+    ] = "rgb",
     step_size: Annotated[float, typer.Option(help="λ of stochastic EM, at most 1.")] = 0.5,
     last_step_size: Annotated[
         float | None, typer.Option(help="λ falls to this in the course of training.")
@@ -82,6 +86,7 @@ def train(
             recipe,
             image_training.Training(
                 output,
+                colour,
                 clusters,
                 epochs,
                 batch_size,
