@@ -131,3 +131,20 @@ def test_arguments():
     model = einet.Einet(einet.random_trees(3, 1, 1), einet.Categorical(256), num_sums=1)
     with pytest.raises(ValueError, match="colour must be rgb for leaves that count grey values"):
         measure(model, some_bytes(2, 1), colour="ycocg")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    pixels = Pixels((2, 2, 3), colour="ycocg")
+    x = some_bytes(60, 4)
+    assert torch.equal(to_ycocg(x.cuda()).cpu(), to_ycocg(x))
+    found = []
+    for device in ("cpu", "cuda"):
+        graph = einet.chow_liu(pixels.to_model(x), information="gaussian")
+        model = einet.Einet(graph, einet.Gaussian(), num_sums=3, sums="linear", device=device)
+        model.initialize(pixels.to_model(x), seed=0)
+        rows = pixels.to_model(x.to(device))
+        einet.fit(model, rows, epochs=4, batch_size=20, initialize=False, progress=False)
+        measured = measure(model, x, colour=pixels.colour)
+        found.append((measured.nats, measured.bits))
+    assert found[1] == pytest.approx(found[0], rel=1e-4)

@@ -243,3 +243,15 @@ def test_arguments():
         chow_liu(torch.randn(5, 3))
     with pytest.raises(ValueError, match="information must be 'discrete' or 'gaussian', got 'x'"):
         chow_liu(x, information="x")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("information", ["discrete", "gaussian"])
+def test_a_gpu_finds_the_same_trees(information: str):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(4, (300, 20), generator=generator).cumsum(1) % 16
+    known = torch.rand(x.shape, generator=generator) < 0.9
+    options = {"information": information, "trees": 3, "seed": 1}
+    for observed in (None, known):
+        on_gpu = None if observed is None else observed.cuda()
+        assert chow_liu(x.cuda(), on_gpu, **options) == chow_liu(x, observed, **options)

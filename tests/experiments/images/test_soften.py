@@ -70,3 +70,19 @@ def test_wrong_widths_and_leaves():
     model = einet.Einet(einet.random_trees(1, 0, 1), einet.Bernoulli(), num_sums=1)
     with pytest.raises(TypeError, match="leaves must be Categorical to be softened, got Bernoulli"):
         Softened(0.5, None, width=1.0).start(model, torch.zeros(2, 1))
+
+
+@pytest.mark.gpu
+def test_between_recorded_steps_of_a_gpu():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(30, 60, (90, 1), generator=generator)
+    x = (x + torch.randint(20, (90, 6), generator=generator)).byte()
+    graph = einet.chow_liu(x)
+    found = []
+    for device in ("cpu", "cuda"):
+        model = einet.Einet(graph, einet.Categorical(256), num_sums=4, sums="linear", device=device)
+        model.initialize(x, seed=0)
+        learner = Softened(einet.linear(1.0, 0.1), einet.Prior(1.0, 1.0), width=2.0)
+        options = {"epochs": 4, "batch_size": 30, "optimizer": learner, "initialize": False}
+        found.append(einet.fit(model, x, progress=False, **options).train)
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
