@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 import einet
 from einet.data.images import ArrayImages
 from einet.imaging import Pixels, Recipe
+from experiments.bootstrap import bootstrap_weights
 from experiments.images.settings import Settings
 
 __all__ = ["member_seed", "pixels_of", "recipe", "structure"]
@@ -60,13 +59,7 @@ def structure(
     if settings.family != "gaussian":
         # Counts need many images for each pair of states: 256 would be too many of them.
         rows, information = rows // -(-256 // settings.levels), "discrete"
-    weights = None if member == 0 else _bootstrap(len(images), seed)
+    weights = None if member == 0 else bootstrap_weights(len(images), seed)
     return einet.chow_liu(
         rows, weights=weights, information=information, trees=settings.trees, seed=seed
     )
-
-
-def _bootstrap(rows: int, seed: int) -> Float[Tensor, " rows"]:
-    """How often each row is drawn; drawn on the CPU, so that all devices find the same trees."""
-    drawn = torch.randint(rows, (rows,), generator=torch.Generator().manual_seed(seed))
-    return torch.bincount(drawn, minlength=rows).double()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import einet
 from einet.data import debd
+from experiments.bootstrap import bootstrap_weights
 from experiments.table1.settings import Settings
 
 __all__ = ["Data", "Trained", "measure_test", "train"]
@@ -47,11 +48,7 @@ class Data:
             )
         key = (settings.trees, seed)
         if key not in self._graphs:
-            weights = None
-            if seed % MEMBERS:
-                generator = torch.Generator().manual_seed(seed)
-                draws = torch.randint(len(self.train), (len(self.train),), generator=generator)
-                weights = torch.bincount(draws, minlength=len(self.train)).double()
+            weights = bootstrap_weights(len(self.train), seed) if seed % MEMBERS else None
             self._graphs[key] = einet.chow_liu(
                 self.train, weights=weights, trees=settings.trees, seed=seed
             )

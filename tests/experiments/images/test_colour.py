@@ -49,10 +49,8 @@ def test_trained_measured_drawn_and_saved(root: Path, tmp_path: Path, changed: d
     shown = np.asarray(Image.open(tmp_path / "real.png").convert("RGB"))
     zoom, edge = 2, 64
     first = parts.test.tensor()[0].view(32, 32, 3).numpy()
-    margin = next(
-        m for m in range(8) if (shown[m : m + edge : zoom, m : m + edge : zoom] == first).all()
-    )
-    assert margin >= 0
+    at = [shown[m : m + edge : zoom, m : m + edge : zoom] for m in range(8)]  # past a margin
+    assert any(np.array_equal(part, first) for part in at)
     path = tmp_path / "model.einet"
     model.save(path, pixels.metadata())
     again, told = load_with_pixels(path)
