@@ -69,6 +69,53 @@ def test_the_first_calls(graph: str) -> None:
         assert recorded(twins.model) == (0 if number == 0 else 2)
 
 
+def test_statistics() -> None:
+    """Those that are given are added to, whichever they are; rows and weights change."""
+    twins = twins_of("trees", num_classes=2)
+    given = [twins.model.e_step(twins.on(twins.rows(3))) for _ in range(2)]
+    exact = [twins.exact.e_step(twins.rows(3)) for _ in range(2)]
+    for number, rows in enumerate([40, 40, 40, 25, 40]):
+        x, weights = twins.rows(rows, number), torch.linspace(0.0, 2.0, rows)
+        into = given[number % 2]
+        assert twins.model.e_step(twins.on(x), weights=twins.on(weights), into=into) is into
+        twins.exact.e_step(x, weights=weights, into=exact[number % 2])
+        for found, expected in zip(given, exact, strict=True):
+            for one, two in zip(found.tensors(), expected.tensors(), strict=True):
+                near(one.cpu().double(), two.double(), 1e-5)
+    assert recorded(twins.model) >= 1
+
+
+def test_full_batches() -> None:
+    """EM of all rows: the statistics of several batches, then one step."""
+    twins = twins_of()
+    x = twins.rows(100)
+    for model, rows in ((twins.model, twins.on(x)), (twins.exact, x)):
+        einet.fit(
+            model, rows, epochs=3, batch_size=40, optimizer=einet.EM(), initialize=False,
+            progress=False,
+        )  # fmt: skip
+    twins.parameters()
+
+
+def test_pieces_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are recorded as one."""
+    monkeypatch.setattr("einet.model._gpu_piece_bytes", lambda device: 1)
+    twins = twins_of("trees")
+    rows = twins.rows(30)
+    prior = einet.Prior(sums=0.5, leaves=0.5)
+    counts = [
+        prior.pseudo_counts(model, x).for_rows(150)
+        for model, x in ((twins.model, twins.on(rows)), (twins.exact, rows))
+    ]
+    for number in range(4):
+        x = twins.rows(150, number)
+        found = twins.model.em_step(twins.on(x), step_size=0.4, prior=counts[0])
+        near(found.cpu(), twins.exact.em_step(x, step_size=0.4, prior=counts[1]))
+        twins.parameters()
+        twins.follow()
+        assert recorded(twins.model) == (number > 0)
+
+
 def test_fewer_rows_than_recorded() -> None:
     twins = twins_of()
     for number, rows in enumerate([48, 48, 48, 30, 48, 5, 5, 5, 48, 33, 1, 1, 1, 48]):

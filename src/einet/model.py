@@ -281,11 +281,17 @@ class Einet(Model):
         batch = self._as_batch(x, observed, labels=labels, weights=weights, scan=not self.is_fused)
         statistics = EinetStatistics.zeros(self) if into is None else into
         assert isinstance(statistics, EinetStatistics)
-        for part in self.pieces(len(batch)):
-            expected = self._expect(batch[part], statistics.weights)
-            self.leaf.statistics(expected.evidence, expected.flow, statistics.leaves)
-            statistics.add_sums(expected.sums)
+        expect = replay.expect if self._is_replayed(batch) else Einet.expect_
+        for rows in self.pieces(len(batch)):
+            expect(self, batch[rows], statistics)
         return statistics
+
+    @torch.no_grad()
+    def expect_(self, batch: Batch, into: EinetStatistics) -> None:
+        """Add the statistics of checked rows, all at once."""
+        expected = self._expect(batch, into.weights)
+        self.leaf.statistics(expected.evidence, expected.flow, into.leaves)
+        into.add_sums(expected.sums)
 
     @torch.no_grad()
     def em_step(
@@ -306,12 +312,8 @@ class Einet(Model):
         batch = self._as_batch(
             x, observed, labels=labels, weights=weights, allow_empty=False, scan=not self.is_fused
         )
-        if len(self.pieces(len(batch))) > 1:
-            statistics = self.e_step(batch)
-            self.m_step(statistics, step_size, prior)
-            return statistics.log_likelihood / statistics.rows
         check_prior(prior)
-        if self.is_fused and batch.x.is_cuda:
+        if self._is_replayed(batch):
             sums = replay.step(self, batch, step_size, prior)
         else:
             sums = self.step_(batch, step_size, prior)
@@ -323,6 +325,13 @@ class Einet(Model):
     ) -> Float[Tensor, " sums"]:
         """The whole of :meth:`em_step` for checked data; the sums of :class:`Expectation`."""
         check_canonical(self)
+        pieces = self.pieces(len(batch))
+        if len(pieces) > 1:
+            statistics = EinetStatistics.zeros(self)
+            for rows in pieces:
+                self.expect_(batch[rows], statistics)
+            m_step(self, statistics, step_size, prior)
+            return statistics.sums()
         sums, leaves = (None, None) if prior is None else (prior.sums, prior.leaves)
         with Beside(self.log_class_prior) as beside:
             expected = self._expect(batch, Step(step_size, sums), beside)
@@ -371,11 +380,13 @@ class Einet(Model):
     # -- passes --------------------------------------------------------------------------------
 
     def pieces(self, rows: int) -> list[slice]:
-        """Slices of a batch small enough for their values to fit a bounded memory."""
+        """Slices of a batch small enough for their values to fit a bounded memory, much alike."""
         circuit, like = self.circuit, self.log_class_prior
         bytes_each = circuit.num_body * circuit.width * like.element_size()
         room = _gpu_piece_bytes(like.device) if like.is_cuda else _CPU_PIECE_BYTES
-        step = max(64, room // bytes_each)
+        number = -(-rows // max(64, room // bytes_each))
+        # Whole multiples of what rows of a recording are filled up to.
+        step = max(64, -(-rows // max(1, number) // 16) * 16)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
     @torch.no_grad()
@@ -406,6 +417,10 @@ class Einet(Model):
     def _tracked(self) -> bool:
         """Whether gradients are asked for."""
         return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+
+    def _is_replayed(self, batch: Batch) -> bool:
+        """Whether a call with these rows is recorded and replayed."""
+        return self.is_fused and batch.x.is_cuda
 
     @property
     def is_fused(self) -> bool:

@@ -24,12 +24,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.batch import Batch
+from einet.learning.statistics import EinetStatistics
 
 if TYPE_CHECKING:
     from einet.learning.prior import PseudoCounts
     from einet.model import Einet
 
-__all__ = ["log_likelihood", "step"]
+__all__ = ["expect", "log_likelihood", "step"]
 
 # Recordings kept for a model; those not used for longest go first.
 _MOST_KEPT = 8
@@ -56,6 +57,22 @@ def step(
         _put(recording.size, step_size)
         recording.load_prior(prior)
         return recording.run(model, batch).clone()
+
+
+def expect(model: Einet, batch: Batch, into: EinetStatistics) -> None:
+    """``model.expect_(batch, into)``.
+
+    What is recorded adds up to statistics of its own: those given lie somewhere else another time.
+    """
+    replays = _of(model)
+    with replays.lock:
+        recording = replays.find(model, "expect", batch)
+        if recording is None:
+            model.expect_(batch, into)
+            return
+        recording.begin()
+        recording.run(model, batch)
+        into.add_(recording.statistics)
 
 
 def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
@@ -153,6 +170,7 @@ class _Recording:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._calls, self._rows, self._weighted = 0, 0, False
         self._stream: torch.cuda.Stream | None = None
+        self._statistics: EinetStatistics | None = None
         # Tensors made in inference mode could not be written to outside of it.
         with torch.inference_mode(False):
             x = like.x.new_zeros(rows, like.x.shape[1])
@@ -223,7 +241,20 @@ class _Recording:
     def _call(self, model: Einet) -> Tensor:
         if self._kind == "step":
             return model.step_(self.batch, self.size, self._prior)
+        if self._kind == "expect":
+            if self._statistics is None:
+                with torch.inference_mode(False):
+                    self._statistics = EinetStatistics.zeros(model)
+            self._statistics.zero_()
+            model.expect_(self.batch, self._statistics)
+            return self._statistics.rows
         return model.row_log_likelihood(self.batch)
+
+    @property
+    def statistics(self) -> EinetStatistics:
+        """Of the last batch, if that is what was asked for."""
+        assert self._statistics is not None
+        return self._statistics
 
     def _record(self, model: Einet) -> None:
         graph = torch.cuda.CUDAGraph()

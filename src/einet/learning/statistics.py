@@ -57,8 +57,12 @@ class Statistics(ABC):
 
     def add_(self, other: Statistics) -> Statistics:
         """Add the sums of other rows."""
-        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
-            mine += theirs
+        pairs = list(zip(self.tensors(), other.tensors(), strict=True))
+        # Those of one type are added in one go, if there is a GPU to be kept waiting.
+        for dtype in {mine.dtype for mine, _ in pairs}:
+            some = [pair for pair in pairs if pair[0].dtype == dtype]
+            mine, theirs = map(list, zip(*some, strict=True))
+            torch._foreach_add_(mine, theirs)  # pyright: ignore[reportPrivateImportUsage]
         return self
 
     def zero_(self) -> Statistics:
@@ -101,6 +105,11 @@ class EinetStatistics(Statistics):
     def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
         super().add_sums(sums)
         self.classes += sums[3:]
+
+    def sums(self) -> Float[Tensor, " sums"]:
+        """What :meth:`add_sums` has added up."""
+        rows = torch.stack([self.log_likelihood, self.rows, self.impossible])
+        return torch.cat([rows, self.classes])
 
     def tensors(self) -> list[Tensor]:
         leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.weighted)]
