@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -150,12 +151,12 @@ class Settings:
             refine_epochs=min(self.refine_epochs, 1),
         )
 
-    def differing(self) -> str:
-        """What is not the default, in words."""
+    def differing(self, but: Collection[str] = ()) -> str:
+        """What is not the default, in words, without some of it."""
         parts = []
         for field in fields(self):
             value = getattr(self, field.name)
-            if value != field.default:
+            if value != field.default and field.name not in but:
                 parts.append(f"{field.name}={value}")
         return " ".join(parts) or "the paper's recipe"
 

@@ -213,13 +213,13 @@ def _clusters(
     }
     if settings.refine_epochs:
         began = time.perf_counter()
-        step = settings.refine_step
+        step, prior = settings.refine_step, _prior(settings)
         refined = model.refine(
             rows,
             valid,
             epochs=settings.refine_epochs,
             batch_size=settings.batch_size,
-            optimizer=einet.EM() if step is None else einet.StochasticEM(step),
+            optimizer=einet.EM(prior) if step is None else einet.StochasticEM(step, prior),
             seed=settings.seed,
             checkpoint=again,
             resume=True,
@@ -242,10 +242,13 @@ def _learner(settings: Settings) -> einet.StochasticEM:
     step: Any = settings.first_step
     if settings.first_step != settings.last_step:
         step = _SCHEDULES[settings.schedule](settings.first_step, settings.last_step)
-    prior = einet.Prior(settings.prior_sums, settings.prior_leaves)
     if settings.soften:
-        return Softened(step, prior, settings.soften)
-    return einet.StochasticEM(step, prior)
+        return Softened(step, _prior(settings), settings.soften)
+    return einet.StochasticEM(step, _prior(settings))
+
+
+def _prior(settings: Settings) -> einet.Prior:
+    return einet.Prior(settings.prior_sums, settings.prior_leaves)
 
 
 def _peak_bytes(device: torch.device) -> int:

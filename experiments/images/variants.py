@@ -119,7 +119,6 @@ def _grey(soften: float, initial: Initial) -> dict[str, Variant]:
     categorical = replace(one, family="categorical", sums="linear")
     learnt = replace(categorical, structure="chow_liu", levels=16)
     soft = replace(learnt, soften=soften)
-    wide = replace(soft, num_sums=256)
     # Each image is halved again and again, across either axis first.
     halves = replace(categorical, axes="both", delta=(14, 7, 4, 2, 1), num_sums=64)
     trees = replace(categorical, structure="random_trees", depth=8, replicas=2)
@@ -134,10 +133,10 @@ def _grey(soften: float, initial: Initial) -> dict[str, Variant]:
         "soft-random-trees": replace(trees, soften=soften),
         "soft-halves": replace(halves, soften=soften),
         # Size.
-        "soft-chow-liu-256": wide,
-        "best": replace(wide, members=4),
+        "soft-chow-liu-256": replace(soft, num_sums=256),
+        "best": replace(soft, members=4),
     }
-    return _named(settings, {"paper", "best"})
+    return _named(settings, {"paper", "soft-chow-liu", "best"})
 
 
 def _learnt(one: Settings) -> Settings:

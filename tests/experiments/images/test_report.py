@@ -1,0 +1,59 @@
+"""Tables of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.images import report
+from experiments.images.settings import Settings
+from experiments.images.store import Store
+from experiments.images.variants import DATASETS, VARIANTS
+
+RECORD = {
+    "train_seconds": 1.25,
+    "kmeans_seconds": 0.0,
+    "peak_mib": 1234.5,
+    "parameters": 1000,
+    "train_images": 20,
+    "image_shape": [4, 4, 1],
+    "test_ll": -1234.56,
+    "test_se": 1.0,
+    "bits_per_dim": 2.0,
+    "device": "cpu",
+}
+
+
+def test_what_is_there(tmp_path: Path) -> None:
+    paper = Settings(delta=(8,))
+    one = Settings(clusters=1, valid_rows=3, train_rows=20)
+    store = Store(tmp_path, "svhn")
+    store.finish("paper", RECORD | {"settings": paper.to_dict(), "kmeans_seconds": 0.5}, [])
+    store.finish("one", RECORD | {"settings": one.to_dict(), "valid_ll": -1230.0}, [])
+    assert report.main([str(tmp_path)]) == 0
+    lines = (tmp_path / "results.md").read_text(encoding="utf-8").splitlines()
+    assert "## SVHN, 4×4×1 (cpu)" in lines
+    assert lines[-2:] == [
+        "| paper | 20 |  | -1,234.6 ± 1.0 | 2.000 | 1,000 | 1.2 + 0.5 | 1,234 | `delta=(8,)` |",
+        "| one | 20 | -1,230.0 | -1,234.6 ± 1.0 | 2.000 | 1,000 | 1.2 | 1,234 | `clusters=1` |",
+    ]
+    assert not any("CelebA" in line for line in lines)
+
+
+def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.main([str(tmp_path)]) == 1
+    assert "no results" in capsys.readouterr().err
+    assert report.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_committed_results() -> None:
+    """They are of the models as these are now, and their table is of them."""
+    folder = Path(report.__file__).parent / "results"
+    results = {dataset: Store(folder, dataset).results() for dataset in DATASETS}
+    assert all(results.values())
+    for dataset, records in results.items():
+        for name, record in records.items():
+            assert record["settings"] == VARIANTS[dataset][name].settings.to_dict(), name
+    table = (folder / "results.md").read_text(encoding="utf-8")
+    assert report.markdown(results) == table
