@@ -24,11 +24,23 @@ _HEAD = """\
 
 Test log-likelihood: mean over test images ± its standard error, in nats, of pixels/255 (Gaussian
 leaves) or of the 256 grey values. Bits per dimension are always those of the 256 grey values.
-Seconds are of training, with those of k-means behind the +; they contain what the first steps take
-to compile kernels, if that was not done before. A model was trained once, with one seed. Settings
-are what differs from the paper's recipe.
+Stripes: how much larger differences of neighbouring pixels are where leaves are cut than elsewhere,
+in samples (means of leaves); 1 if cuts do not show. Seconds are of training, with those of k-means
+behind the +; they contain what the first steps take to compile kernels, if that was not done
+before. A model was trained once, with one seed. Settings are what differs from the paper's recipe.
 """
-_COLUMNS = ["model", "images", "valid", "test", "bits/dim", "parameters", "s", "MiB", "settings"]
+_COLUMNS = [
+    "model",
+    "images",
+    "valid",
+    "test",
+    "bits/dim",
+    "stripes",
+    "parameters",
+    "s",
+    "MiB",
+    "settings",
+]
 
 
 def markdown(results: dict[str, dict[str, dict[str, Any]]]) -> str:
@@ -60,6 +72,7 @@ def _cells(name: str, record: dict[str, Any]) -> list[str]:
         "" if valid is None else f"{valid:,.1f}",
         f"{record['test_ll']:,.1f} ± {record['test_se']:.1f}",
         f"{record['bits_per_dim']:.3f}",
+        f"{record['stripes']:.2f}" if "stripes" in record else "",
         f"{record['parameters']:,}",
         seconds,
         f"{record['peak_mib']:,.0f}",

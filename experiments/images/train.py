@@ -17,6 +17,7 @@ from einet.imaging.likelihood import log_density, method_for
 from experiments.images.datasets import Parts
 from experiments.images.settings import Settings
 from experiments.images.soften import Softened
+from experiments.images.stripes import stripes_of
 from experiments.images.structure import member_seed, pixels_of, recipe, structure
 
 __all__ = ["Trained", "train"]
@@ -70,6 +71,7 @@ def train(
         "bits_per_dim": found.bits,
         "bits_se": found.bits_error,
         "bits_method": found.method,
+        **stripes_of(model, settings, pixels, parts.test),
         "test_images": found.rows,
         "seconds": round(time.perf_counter() - began, 3),
         "device": torch.cuda.get_device_name(where) if where.type == "cuda" else device,

@@ -58,6 +58,7 @@ def _svhn() -> dict[str, Variant]:
         "clusters-4": replace(some, clusters=4),
         "clusters-10": some,
         "clusters-30": replace(some, clusters=30),
+        "clusters-100": replace(some, clusters=100),
         "clusters-10-narrow-variances": replace(some, max_variance=1e-2),
         "clusters-10-refined": replace(some, refine_epochs=10),
         # Structure.
@@ -77,11 +78,10 @@ def _svhn() -> dict[str, Variant]:
         "chow-liu-ycocg-members-4": replace(tree, num_sums=64, colour="ycocg", members=4),
         # On all training images but those for validation.
         "best-clusters": replace(some, clusters=30, axes="both", epochs=50, **all_rows),
-        # Many clusters of wide leaves: the least stripes, not the best likelihood.
-        "best-pictures": replace(some, clusters=100, **all_rows),
+        "paper-learnt": replace(some, clusters=100, **all_rows),
         "best": replace(tree, num_sums=128, epochs=30, colour="ycocg", **all_rows),
     }
-    return _named(settings, {"paper", "one-learnt", "best-clusters", "best-pictures", "best"})
+    return _named(settings, {"paper", "one-learnt", "best-clusters", "paper-learnt", "best"})
 
 
 def _celeba() -> dict[str, Variant]:
@@ -99,8 +99,7 @@ def _celeba() -> dict[str, Variant]:
         "one-falling": falling,
         "one-learnt": learnt,
         "clusters-10": some,
-        # Wide leaves and many clusters: the least stripes, not the best likelihood.
-        "best-pictures": replace(some, clusters=60),
+        "clusters-60": replace(some, clusters=60),
         "clusters-10-both-axes": replace(some, axes="both"),
         "halves": halves,
         "halves-linear": replace(halves, sums="linear", num_sums=128),
@@ -108,7 +107,7 @@ def _celeba() -> dict[str, Variant]:
         "chow-liu": tree,
         "best": replace(tree, epochs=30, colour="ycocg"),
     }
-    return _named(settings, {"paper", "one-learnt", "best-pictures", "best"})
+    return _named(settings, {"paper", "one-learnt", "clusters-60", "best"})
 
 
 def _grey(soften: float, initial: Initial) -> dict[str, Variant]:

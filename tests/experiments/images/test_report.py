@@ -14,7 +14,7 @@ from experiments.images.variants import DATASETS, VARIANTS
 RECORD = {
     "train_seconds": 1.25,
     "kmeans_seconds": 0.0,
-    "peak_mib": 1234.5,
+    "peak_mib": 12.3,
     "parameters": 1000,
     "train_images": 20,
     "image_shape": [4, 4, 1],
@@ -26,17 +26,19 @@ RECORD = {
 
 
 def test_what_is_there(tmp_path: Path) -> None:
-    paper = Settings(delta=(8,))
+    paper = Settings(delta=(4,))
     one = Settings(clusters=1, valid_rows=3, train_rows=20)
     store = Store(tmp_path, "svhn")
-    store.finish("paper", RECORD | {"settings": paper.to_dict(), "kmeans_seconds": 0.5}, [])
+    store.finish(
+        "paper", RECORD | {"settings": paper.to_dict(), "kmeans_seconds": 0.5, "stripes": 1.5}, []
+    )
     store.finish("one", RECORD | {"settings": one.to_dict(), "valid_ll": -1230.0}, [])
     assert report.main([str(tmp_path)]) == 0
     lines = (tmp_path / "results.md").read_text(encoding="utf-8").splitlines()
     assert "## SVHN, 4×4×1 (cpu)" in lines
     assert lines[-2:] == [
-        "| paper | 20 |  | -1,234.6 ± 1.0 | 2.000 | 1,000 | 1.2 + 0.5 | 1,234 | `delta=(8,)` |",
-        "| one | 20 | -1,230.0 | -1,234.6 ± 1.0 | 2.000 | 1,000 | 1.2 | 1,234 | `clusters=1` |",
+        "| paper | 20 |  | -1,234.6 ± 1.0 | 2.000 | 1.50 | 1,000 | 1.2 + 0.5 | 12 | `delta=(4,)` |",
+        "| one | 20 | -1,230.0 | -1,234.6 ± 1.0 | 2.000 |  | 1,000 | 1.2 | 12 | `clusters=1` |",
     ]
     assert not any("CelebA" in line for line in lines)
 
