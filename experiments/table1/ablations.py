@@ -23,7 +23,7 @@ from experiments.table1.settings import KINDS, Kind, Settings
 from experiments.table1.store import read_json, write_json, write_text
 from experiments.table1.train import Data, train
 
-__all__ = ["main", "variants"]
+__all__ = ["device_name", "main", "markdown", "parse", "variants"]
 
 _HERE = Path(__file__).resolve().parent
 
@@ -62,7 +62,7 @@ def variants(kind: Kind, rows: int, epochs: int = 40) -> dict[str, Settings]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parse(arguments)
+    args = parse("python -m experiments.table1.ablations", "ablations", arguments)
     path = args.output / "ablations.json"
     results: list[dict[str, Any]] = read_json(path, [])
     done = {(row["dataset"], row["kind"], row["variant"], row["seed"]) for row in results}
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     keep = ("seed", "valid_ll", "train_ll", "best_epoch", "parameters", "seconds")
                     row = {"dataset": name, "kind": kind, "variant": variant}
                     row |= {key: record[key] for key in keep}
-                    row |= {"settings": settings.to_dict(), "device": _name(args.device)}
+                    row |= {"settings": settings.to_dict(), "device": device_name(args.device)}
                     results.append(row)
                     write_json(path, results)
                     print(f"{name} {kind} {variant}: {row['valid_ll']:.3f}", flush=True)
@@ -112,13 +112,15 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _name(device: str) -> str:
+def device_name(device: str) -> str:
+    """What to call a device beside results."""
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(program: str, files: str, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments of a program that compares variants and writes ``files``."""
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.table1.ablations",
+        prog=program,
         description="Change one option of the learning at a time and compare on validation rows.",
     )
     add = parser.add_argument
@@ -128,7 +130,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seeds", type=int, default=3, help="models of each variant (default: 3)")
     add("--epochs", type=int, default=40)
     add("--root", type=Path, help="folder of the data sets (default: $EINET_DEBD)")
-    add("--output", type=Path, default=_HERE, help="folder for ablations.json and ablations.md")
+    add("--output", type=Path, default=_HERE, help=f"folder for {files}.json and .md")
     args = parser.parse_args(arguments)
     for name in ("seeds", "epochs"):
         if getattr(args, name) < 1:
