@@ -20,7 +20,7 @@ class EinetValues(Values):
 
     @classmethod
     def of(cls, values: Values) -> EinetValues:
-        return cls(values.body, values.top, values.fused, values.precision)
+        return cls(values.body, values.top, values.fused, values.precision, values.kept)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -22,13 +22,15 @@ class Values:
 
     ``body`` holds every leaf and inner sum, K values each; ``top`` the root and, where the root has
     several partitions, the simple sums it mixes, one value for each class. ``fused`` says which
-    kernels compute them, and ``precision`` how exactly those do.
+    kernels compute them, and ``precision`` how exactly those do. What a layer has ``kept`` is for
+    its own way back.
     """
 
     body: Nodes
     top: Nodes
     fused: bool = False
     precision: str = "highest"
+    kept: dict[SumLayer, Tensor] = field(default_factory=dict)
 
     def space(self, name: str) -> Nodes:
         return self.top if name == "top" else self.body

@@ -71,7 +71,9 @@ class LinearLayer(ProductLayer):
     def _edges(self) -> Edges:
         from einet.kernels.triton.linear import Edges
 
-        return Edges(self.children_index, self.ends, self.num_inputs, self.num_leaf_nodes)
+        # Two children are the most frequent number in trees: a variable of its own and one sum.
+        at_once = 2 if len(self._sources) <= 2.5 * self.num_nodes else 4
+        return Edges(self.children_index, self.ends, self.num_inputs, self.num_leaf_nodes, at_once)
 
     def sources(self) -> list[int]:
         return self._sources
@@ -82,7 +84,8 @@ class LinearLayer(ProductLayer):
     def _propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
         from einet.kernels.triton import linear as triton
 
-        triton.forward(weight, values.body, self._edges(), out, values.precision)
+        largest = values.kept[self] = torch.empty_like(out.peak, dtype=torch.int32)
+        triton.forward(weight, values.body, self._edges(), out, largest, values.precision)
 
     def _backpropagate_torch(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
@@ -96,19 +99,23 @@ class LinearLayer(ProductLayer):
         from einet.kernels.triton import linear, linear_weights
 
         nodes, edges, precision = values.body, self._edges(), values.precision
-        peak = self.written(values).peak
+        peak, largest = self.written(values).peak, values.kept[self]
         room = self.room(below, self.num_inputs)
-        linear.backward(weight, nodes, edges, above, peak, room, self.rows, self.add, precision)
+        linear.backward(
+            weight, nodes, edges, above, peak, largest, room, self.rows, self.add, precision
+        )
         self.settle(room, below, self.num_inputs)
         if isinstance(statistic, Step):
             size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
             return partial(
-                linear_weights.step, weight, nodes, edges, above, peak, size, precision, pseudo
-            )
+                linear_weights.step,
+                weight, nodes, edges, above, peak, largest, size, precision, pseudo,
+            )  # fmt: skip
         if statistic is not None:
             return partial(
-                linear_weights.statistics, nodes, edges, above, peak, statistic, precision
-            )
+                linear_weights.statistics,
+                nodes, edges, above, peak, largest, statistic, precision,
+            )  # fmt: skip
         return None
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:

@@ -75,7 +75,7 @@ class Case:
         order[-1] = order[0]
         self.children = [part.tolist() for part in order.split(counts)]
         ends = torch.tensor([0, *counts]).cumsum(0).to(device)
-        self.edges = Edges(order.to(device), ends, self.I, num // 2)
+        self.edges = Edges(order.to(device), ends, self.I, num // 2, at_once=2 + 2 * (self.L % 2))
         self.weight = random_weights(self.L, self.K, self.I, generator=generator).to(device)
         self.evaluate()
         gradient = 2 * torch.rand(self.L, self.K, self.batch, generator=generator).to(device)
@@ -86,7 +86,7 @@ class Case:
     def evaluate(self) -> None:
         log_v = self.nodes.v[:, : self.I].double().log()
         products = torch.stack([log_v[c].sum(0) for c in self.children])
-        highest = products.amax(1).clamp(min=-1e300)
+        self.highest = highest = products.amax(1).clamp(min=-1e300)
         self.p = (products - highest.unsqueeze(1)).exp()
         S = torch.einsum("lki,lib->lkb", self.weight.double(), self.p)
         self.largest = S.amax(1)
@@ -109,7 +109,8 @@ class Case:
             poisoned(rows, self.batch, device=device, dtype=torch.float64)[1:-1],
             poisoned(rows, self.batch, device=device)[1:-1],
         )
-        linear.forward(self.weight, self.nodes, self.edges, out, precision)
+        self.exponents = torch.full((self.L, self.batch), 99, dtype=torch.int32, device=device)
+        linear.forward(self.weight, self.nodes, self.edges, out, self.exponents, precision)
         return out
 
     def above(self) -> Tensor:
@@ -119,7 +120,9 @@ class Case:
 
     def counted(self, into: Tensor, precision: str = "highest") -> Tensor:
         peak = self.forward().peak
-        linear_weights.statistics(self.nodes, self.edges, self.above(), peak, into, precision)
+        linear_weights.statistics(
+            self.nodes, self.edges, self.above(), peak, self.exponents, into, precision
+        )
         return into
 
     def stepped(self, size: float, precision: str = "highest", pseudo: float | None = None):
@@ -127,7 +130,9 @@ class Case:
         by = torch.tensor(size, dtype=torch.float64, device=self.device)
         prior = None if pseudo is None else torch.full_like(by, pseudo)
         above, edges = self.above(), self.edges
-        linear_weights.step(weight, self.nodes, edges, above, peak, by, precision, prior)
+        linear_weights.step(
+            weight, self.nodes, edges, above, peak, self.exponents, by, precision, prior
+        )
         return weight
 
     def exact_step(self, size: float, **prior: Any) -> Tensor:
@@ -146,6 +151,8 @@ def check_forward(case: Case, precision: str = "highest") -> None:
     possible = case.m > -INF
     close(out.v.amax(1), possible)
     assert ((out.peak > 0) == possible).all()
+    mantissa = torch.exp2(case.highest / math.log(2) - case.exponents)[case.highest > -1e300]
+    assert ((mantissa > 1 - 1e-6) & (mantissa < 2 + 1e-6)).all()
 
 
 def check_backward(case: Case, precision: str = "highest") -> None:
@@ -159,7 +166,7 @@ def check_backward(case: Case, precision: str = "highest") -> None:
     expected = into.clone()
     peak, above = case.forward().peak, case.above()
     linear.backward(
-        case.weight, case.nodes, case.edges, above, peak, into, rows, add, precision
+        case.weight, case.nodes, case.edges, above, peak, case.exponents, into, rows, add, precision
     )  # fmt: skip
     edge = 0
     for row, children in enumerate(case.children):

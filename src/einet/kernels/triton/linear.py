@@ -4,7 +4,8 @@ Row l has the children ``children[ends[l]:ends[l + 1]]`` and the sums
 :math:`S_k = \\sum_i W_{ki} \\prod_c v_{ci}`. Every kernel makes the products anew, in registers,
 with an exponent for each entry (see :mod:`einet.kernels.linear`): multiplying takes no logarithm
 and no look at other entries, and nothing is lost on the way. Peaks and gradients refer to products
-divided by a power of two such that the largest entry is in [1, 2).
+divided by a power of two such that the largest entry is in [1, 2). Forwards, sums are scaled down
+as often as a block of entries holds a larger one; backwards, the exponent of the largest is known.
 
 Backwards, :math:`p_i \\sum_k W_{ki} u_k` is the flow into entry i of every child: what leaves get.
 Divided by the child's value it is the gradient that sums get. An entry of value 0 gets none, and
@@ -23,12 +24,10 @@ from torch import Tensor
 from einet.kernels.torch import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
 
-__all__ = ["Edges", "backward", "forward", "highest", "product", "scaled", "upper"]
+__all__ = ["Edges", "backward", "forward", "product", "scaled", "upper"]
 
 # The exponent of a product that is 0 throughout: below all others, and its differences fit 32 bits.
 _NEVER = tl.constexpr(-(1 << 30))
-# Children whose values are loaded side by side.
-_AT_ONCE = tl.constexpr(4)
 _LOG_2 = tl.constexpr(0.6931471805599453)
 # Gradients stay below the largest float32.
 _HUGE = tl.constexpr(1e38)
@@ -38,26 +37,28 @@ _HUGE = tl.constexpr(1e38)
 class Edges:
     """The children of each of L sums, row by row, with I entries each.
 
-    Nodes with numbers below ``num_leaf_nodes`` are leaves.
+    Nodes with numbers below ``num_leaf_nodes`` are leaves. Values of ``at_once`` children are
+    loaded side by side: as many as most sums have, and no more than 4.
     """
 
     children: Int[Tensor, " edges"]
     ends: Int[Tensor, " L_1"]
     num_inputs: int
     num_leaf_nodes: int = 0
+    at_once: int = 4
 
 
 # -- products --------------------------------------------------------------------------------------
 
 
 @triton.jit
-def product(v, children, first, last, i, b, here, v_node, v_k):
+def product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE: tl.constexpr):
     """Products as p·2^e, entry by entry, with p in [1, 2) or 0."""
     p = tl.where(here, 1.0, 0.0)
     e = tl.zeros(p.shape, tl.int32)
-    for start in range(first, last, _AT_ONCE):
+    for start in range(first, last, AT_ONCE):
         # Loads do not wait for products, so that those of several children are on their way.
-        for offset in tl.static_range(_AT_ONCE):
+        for offset in tl.static_range(AT_ONCE):
             more = start + offset < last
             node = tl.load(children + start + offset, mask=more, other=0)
             value = tl.load(v + node * v_node + i * v_k + b, mask=here & more, other=0.0)
@@ -79,38 +80,37 @@ def highest(p, e):
 @triton.jit
 def scaled(p, e, largest):
     """Products divided by 2^largest."""
-    down = tl.minimum(tl.maximum(e - largest, -127), 0)
-    scale = ((down + 127) << 23).to(tl.float32, bitcast=True)
-    return p * scale
+    return p * power(e - largest)
 
 
 @triton.jit
-def _highest_of_all(
-    v, children, first, last, b, inside, v_node, v_k, num_inputs: tl.constexpr, BLOCK: tl.constexpr
-):
-    largest = tl.full(b.shape, _NEVER, tl.int32)
-    for start in range(0, num_inputs, BLOCK):
-        i = start + tl.arange(0, BLOCK)[:, None]
-        here = (i < num_inputs) & inside
-        p, e = product(v, children, first, last, i, b, here, v_node, v_k)
-        largest = tl.maximum(largest, highest(p, e))
-    return largest
+def power(e):
+    """2^e for e ≤ 0; 0 where that is not a normal number."""
+    return ((tl.minimum(tl.maximum(e, -127), 0) + 127) << 23).to(tl.float32, bitcast=True)
 
 
 # -- forwards --------------------------------------------------------------------------------------
 
 
 def forward(
-    weight: Float[Tensor, "L K_out I"], nodes: Nodes, edges: Edges, out: Nodes, precision: str
+    weight: Float[Tensor, "L K_out I"],
+    nodes: Nodes,
+    edges: Edges,
+    out: Nodes,
+    largest: Int[Tensor, "L batch"],
+    precision: str,
 ) -> None:
-    """``out = (v, m)`` of the sums over products of their children's values."""
+    """``out = (v, m)`` of the sums over products of their children's values.
+
+    The exponents of the ``largest`` products are what a backward pass asks for.
+    """
     num, outputs, inputs = weight.shape
     batch = nodes.v.shape[-1]
     how = _forward_tiles(num, outputs, inputs, batch)
     _forward[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
-        weight, nodes.v, nodes.m, edges.children, edges.ends, out.v, out.m, out.peak,
+        weight, nodes.v, nodes.m, edges.children, edges.ends, out.v, out.m, out.peak, largest,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
-        inputs, outputs, PRECISION=PRECISIONS[precision], **how,
+        inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **how,
     )  # fmt: skip
 
 
@@ -132,9 +132,10 @@ def _forward_tiles(num: int, outputs: int, inputs: int, batch: int) -> dict:
 
 @triton.jit
 def _forward(
-    weight, v, m, children, ends, out_v, out_m, out_peak,
+    weight, v, m, children, ends, out_v, out_m, out_peak, out_largest,
     B, v_node, v_k, out_node, out_k, num_inputs: tl.constexpr, num_outputs: tl.constexpr,
-    PRECISION: tl.constexpr, K: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
+    AT_ONCE: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(B, B_BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64)
@@ -145,22 +146,19 @@ def _forward(
     weight += row * (num_outputs * num_inputs)
     sums = tl.zeros([K, B_BLOCK], tl.float32)
     largest = tl.full([1, B_BLOCK], _NEVER, tl.int32)
-    if num_inputs > I_BLOCK:
-        largest = _highest_of_all(
-            v, children, first, last, b, inside, v_node, v_k, num_inputs, I_BLOCK
-        )
     for start in range(0, num_inputs, I_BLOCK):
         i = start + tl.arange(0, I_BLOCK)[:, None]
         here = (i < num_inputs) & inside
-        p, e = product(v, children, first, last, i, b, here, v_node, v_k)
-        if num_inputs <= I_BLOCK:
-            largest = highest(p, e)
+        p, e = product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
+        before = largest
+        largest = tl.maximum(before, highest(p, e))
         across = start + tl.arange(0, I_BLOCK)[None, :]
         w_here = (k < num_outputs) & (across < num_inputs)
         w = tl.load(weight + k * num_inputs + across, mask=w_here, other=0.0)
         # From zero each time: long sums within tensor cores are cut off, not rounded.
         zero = tl.zeros([K, B_BLOCK], tl.float32)
-        sums += dot(w, scaled(p, e, largest), zero, PRECISION)
+        more = dot(w, scaled(p, e, largest), zero, PRECISION)
+        sums = sums * power(before - largest) + more if num_inputs > I_BLOCK else more
     scale = largest.to(tl.float64) * _LOG_2
     for edge in range(first, last):
         scale += tl.load(m + tl.load(children + edge) * B + b, mask=inside, other=0.0)
@@ -168,6 +166,7 @@ def _forward(
     out_at = out_v + row * out_node + k * out_k + b
     tl.store(out_at, sums / tl.maximum(peak, TINY), mask=(k < num_outputs) & inside)
     tl.store(out_peak + row * B + b, peak, mask=inside)
+    tl.store(out_largest + row * B + b, largest, mask=inside)
     tl.store(out_m + row * B + b, scale + log_of(peak), mask=inside)
 
 
@@ -180,6 +179,7 @@ def backward(
     edges: Edges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
+    largest: Int[Tensor, "L batch"],
     into: Float[Tensor, "rows K batch"],
     rows: Int[Tensor, " edges"],
     add: Int[Tensor, " edges"],
@@ -191,6 +191,7 @@ def backward(
         weight, nodes, edges: The layer's weights, and where its children are.
         gradient: ∂log P/∂v of its own nodes.
         peak: What their values were divided by.
+        largest: The exponents of their largest products.
         into: Where those of the children go: ``rows`` names one row for each edge, and ``add``
             says where to add to what is there (1) or to write (0).
         precision: The precision mode.
@@ -200,10 +201,10 @@ def backward(
     how = _backward_tiles(num, outputs, inputs, batch)
     programs = num * triton.cdiv(batch, how["B_BLOCK"]) * triton.cdiv(inputs, how["I_BLOCK"])
     _backward[(programs,)](
-        weight, nodes.v, edges.children, edges.ends, gradient, peak, into, rows, add,
+        weight, nodes.v, edges.children, edges.ends, gradient, peak, largest, into, rows, add,
         edges.num_leaf_nodes, batch, nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), into.stride(0), into.stride(1),
-        inputs, outputs, PRECISION=PRECISIONS[precision], **how,
+        inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **how,
     )  # fmt: skip
 
 
@@ -218,9 +219,10 @@ def _backward_tiles(num: int, outputs: int, inputs: int, batch: int) -> dict:
 
 @triton.jit
 def _backward(
-    weight, v, children, ends, gradient, sum_peak, into, rows, add, num_leaf_nodes,
+    weight, v, children, ends, gradient, sum_peak, largest, into, rows, add, num_leaf_nodes,
     B, v_node, v_k, g_node, g_k, into_node, into_k,
-    num_inputs: tl.constexpr, num_outputs: tl.constexpr, PRECISION: tl.constexpr,
+    num_inputs: tl.constexpr, num_outputs: tl.constexpr,
+    AT_ONCE: tl.constexpr, PRECISION: tl.constexpr,
     I_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     parts, blocks = tl.cdiv(num_inputs, I_BLOCK), tl.cdiv(B, B_BLOCK)
@@ -241,14 +243,8 @@ def _backward(
         w_here = (k[None, :] < num_outputs) & (i < num_inputs)
         w = tl.load(weight + k[None, :] * num_inputs + i, mask=w_here, other=0.0)
         flow += dot(w, u, tl.zeros([I_BLOCK, B_BLOCK], tl.float32), PRECISION)
-    p, e = product(v, children, first, last, i, b, here, v_node, v_k)
-    if num_inputs > I_BLOCK:
-        largest = _highest_of_all(
-            v, children, first, last, b, inside, v_node, v_k, num_inputs, I_BLOCK
-        )
-    else:
-        largest = highest(p, e)
-    flow *= scaled(p, e, largest)
+    p, e = product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
+    flow *= scaled(p, e, tl.load(largest + row * B + b, mask=inside, other=0))
     for edge in range(first, last):
         node = tl.load(children + edge)
         value = tl.load(v + node * v_node + i * v_k + b, mask=here, other=0.0)

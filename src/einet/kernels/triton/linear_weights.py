@@ -10,11 +10,11 @@ kernel adds up what they found.
 
 import triton
 import triton.language as tl
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.kernels.torch import Nodes
-from einet.kernels.triton.linear import Edges, highest, product, scaled, upper
+from einet.kernels.triton.linear import Edges, product, scaled, upper
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
 from einet.kernels.update import RELATIVE_FLOOR
 
@@ -29,11 +29,12 @@ def statistics(
     edges: Edges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
+    largest: Int[Tensor, "L batch"],
     into: Float[Tensor, "L K_out I"],
     precision: str,
 ) -> None:
     """Add ∂log P/∂W = Σ_b u_k p_i (n/w of eq. 6) to a tensor shaped like the weights."""
-    _reduce(into, nodes, edges, gradient, peak, precision, None, None)
+    _reduce(into, nodes, edges, gradient, peak, largest, precision, None, None)
 
 
 def step(
@@ -42,12 +43,13 @@ def step(
     edges: Edges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
+    largest: Int[Tensor, "L batch"],
     step_size: Float[Tensor, ""],
     precision: str,
     pseudo: Float[Tensor, ""] | None = None,
 ) -> None:
     """Move the weights by a step of stochastic EM, in place (see kernels.update.step_)."""
-    _reduce(weight, nodes, edges, gradient, peak, precision, step_size, pseudo)
+    _reduce(weight, nodes, edges, gradient, peak, largest, precision, step_size, pseudo)
 
 
 def _reduce(
@@ -56,6 +58,7 @@ def _reduce(
     edges: Edges,
     gradient: Tensor,
     peak: Tensor,
+    largest: Tensor,
     precision: str,
     step_size: Tensor | None,
     pseudo: Tensor | None,
@@ -72,10 +75,11 @@ def _reduce(
     sizes = peak if step_size is None else step_size, peak if pseudo is None else pseudo
     options = {"STEP": step_size is not None, "PRIOR": pseudo is not None}
     _statistics[(programs, parts)](
-        weight, found, nodes.v, edges.children, edges.ends, gradient, peak, *sizes,
+        weight, found, nodes.v, edges.children, edges.ends, gradient, peak, largest, *sizes,
         batch, samples, weight.numel(), nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), inputs, outputs, RELATIVE_FLOOR / inputs,
-        PARTS=parts > 1, PRECISION=PRECISIONS[precision], **options, **how,
+        PARTS=parts > 1, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision],
+        **options, **how,
     )  # fmt: skip
     if parts > 1:
         rows = max(1, 1024 // how["ENTRIES"])
@@ -97,10 +101,11 @@ def _reduce_tiles(outputs: int, inputs: int) -> dict:
 
 @triton.jit
 def _statistics(
-    weight, found, v, children, ends, gradient, sum_peak, step_size, pseudo,
+    weight, found, v, children, ends, gradient, sum_peak, largest, step_size, pseudo,
     B, samples, part_size, v_node, v_k, g_node, g_k,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr, floor,
-    PARTS: tl.constexpr, PRECISION: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr,
+    PARTS: tl.constexpr, AT_ONCE: tl.constexpr, PRECISION: tl.constexpr,
+    STEP: tl.constexpr, PRIOR: tl.constexpr,
     K_BLOCK: tl.constexpr, ENTRIES: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """With PARTS, statistics of ``samples`` of them go to ``found``; otherwise weights change."""
@@ -117,8 +122,8 @@ def _statistics(
         inside = b < end
         u = upper(gradient + row * g_node, sum_peak + row * B, k, b, inside, g_k, num_outputs)
         here = (i < num_inputs) & inside
-        p, e = product(v, children, first, last, i, b, here, v_node, v_k)
-        p = scaled(p, e, highest(p, e))
+        p, e = product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
+        p = scaled(p, e, tl.load(largest + row * B + b, mask=inside, other=0))
         counts += dot(u, tl.trans(p), tl.zeros([K_BLOCK, ENTRIES], tl.float32), PRECISION)
     across = tl.arange(0, ENTRIES)[None, :]
     own = (k < num_outputs) & (across < num_inputs)
