@@ -1,15 +1,23 @@
-"""The table in Markdown."""
+"""The table in Markdown.
+
+    python -m experiments.table1.report
+
+writes `results.md` beside `results.json` anew, and the table in `docs/table1.md`.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from experiments.table1.published import PUBLISHED
 from experiments.table1.settings import Settings
 from experiments.table1.significance import p_better
+from experiments.table1.store import read_json, write_text
 
-__all__ = ["markdown", "summary"]
+__all__ = ["main", "markdown", "refreshed", "summary"]
 
 Results = dict[str, dict[str, Any]]
 _TITLES = {"rat": "random trees", "learned": "learnt trees"}
@@ -26,7 +34,7 @@ def markdown(results: Results) -> str:
         "taken to spread like ours) of ours being better than the paper's EiNet; below 0.05 it is "
         "significantly better, above 0.95 significantly worse. ✓: at least as good as the paper's "
         "EiNet (random trees), as the best published tractable model (learnt trees).",
-        _table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()]),
+        table(results),
         "## Chosen settings",
         "D depth, R replicas, T trees, K sums, h probability of hiding a cell, α and β "
         "pseudo-counts of the prior on sums and leaves, λ step size, B batch size, E epochs + "
@@ -35,6 +43,20 @@ def markdown(results: Results) -> str:
         _table(_SETTING_COLUMNS, _setting_rows(results)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def table(results: Results) -> str:
+    """Every data set: others' results and ours."""
+    return _table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()])
+
+
+def refreshed(page: str, results: Results) -> str:
+    """A page of the documentation with the summary and the table of these results."""
+    before, begin, rest = page.partition("<!-- results -->\n")
+    _, end, after = rest.partition("<!-- /results -->")
+    if not end:
+        raise ValueError("the page has no place for results: <!-- results --> … <!-- /results -->")
+    return f"{before}{begin}{summary(results)}\n\n{table(results)}\n{end}{after}"
 
 
 def summary(results: Results) -> str:
@@ -104,3 +126,16 @@ def _p(name: str, entry: dict[str, Any]) -> float:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def main() -> int:
+    here = Path(__file__).resolve().parent
+    results = read_json(here / "results.json", {})
+    write_text(here / "results.md", markdown(results))
+    page = here.parents[1] / "docs" / "table1.md"
+    write_text(page, refreshed(page.read_text(encoding="utf-8"), results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

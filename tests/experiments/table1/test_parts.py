@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 from einet.data import debd
-from experiments.table1 import report
+from experiments.table1 import ablations, report
 from experiments.table1.published import PUBLISHED
 from experiments.table1.selection import choose
 from experiments.table1.settings import KINDS, Kind, Settings, Stage, plan
 from experiments.table1.significance import p_better
-from experiments.table1.store import Store, write_json
+from experiments.table1.store import Store, read_json, write_json
 
 
 def test_every_data_set_has_published_results():
@@ -126,3 +126,26 @@ def test_the_store_writes_all_or_nothing(tmp_path: Path):
         write_json(store.results_path, {"test_ll": math.nan})
     assert store.results_path.read_text() == before
     assert [path.name for path in store.folder.iterdir()] == ["results.json"]
+
+
+def test_a_page_with_results():
+    page = "before\n<!-- results -->\nold\n<!-- /results -->\nafter\n"
+    found = report.refreshed(page, {})
+    assert found.startswith("before\n<!-- results -->\nNo data set is finished yet.\n")
+    assert found.endswith("|\n<!-- /results -->\nafter\n")
+    assert report.refreshed(found, {}) == found
+    with pytest.raises(ValueError, match="no place for results"):
+        report.refreshed("nothing", {})
+
+
+def test_committed_results():
+    """Tables are of the numbers beside them."""
+    folder = Path(report.__file__).parent
+    results = read_json(folder / "results.json", {})
+    assert results
+    assert report.markdown(results) == (folder / "results.md").read_text(encoding="utf-8")
+    page = (folder.parents[1] / "docs" / "table1.md").read_text(encoding="utf-8")
+    assert report.refreshed(page, results) == page
+    for name in ("ablations", "dropped"):
+        rows = read_json(folder / f"{name}.json", [])
+        assert ablations.markdown(rows) == (folder / f"{name}.md").read_text(encoding="utf-8")
