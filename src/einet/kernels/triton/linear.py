@@ -56,12 +56,14 @@ def product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE: tl.const
     """Products as p·2^e, entry by entry, with p in [1, 2) or 0."""
     p = tl.where(here, 1.0, 0.0)
     e = tl.zeros(p.shape, tl.int32)
+    # One entry's place within any node: offsets of 32 bits are for all children the same.
+    place = i * v_k + b
     for start in range(first, last, AT_ONCE):
         # Loads do not wait for products, so that those of several children are on their way.
         for offset in tl.static_range(AT_ONCE):
             more = start + offset < last
             node = tl.load(children + start + offset, mask=more, other=0)
-            value = tl.load(v + node * v_node + i * v_k + b, mask=here & more, other=0.0)
+            value = tl.load((v + node * v_node) + place, mask=here & more, other=0.0)
             p *= tl.where(more, value, 1.0)
             bits = p.to(tl.int32, bitcast=True)
             power = bits >> 23
@@ -154,20 +156,24 @@ def _forward(
         largest = tl.maximum(before, highest(p, e))
         across = start + tl.arange(0, I_BLOCK)[None, :]
         w_here = (k < num_outputs) & (across < num_inputs)
-        w = tl.load(weight + k * num_inputs + across, mask=w_here, other=0.0)
+        w = tl.load(weight + (k * num_inputs + across), mask=w_here, other=0.0)
         # From zero each time: long sums within tensor cores are cut off, not rounded.
         zero = tl.zeros([K, B_BLOCK], tl.float32)
         more = dot(w, scaled(p, e, largest), zero, PRECISION)
         sums = sums * power(before - largest) + more if num_inputs > I_BLOCK else more
-    scale = largest.to(tl.float64) * _LOG_2
-    for edge in range(first, last):
-        scale += tl.load(m + tl.load(children + edge) * B + b, mask=inside, other=0.0)
     peak = tl.max(sums, 0, keep_dims=True)
-    out_at = out_v + row * out_node + k * out_k + b
+    out_at = (out_v + row * out_node) + (k * out_k + b)
     tl.store(out_at, sums / tl.maximum(peak, TINY), mask=(k < num_outputs) & inside)
     tl.store(out_peak + row * B + b, peak, mask=inside)
     tl.store(out_largest + row * B + b, largest, mask=inside)
-    tl.store(out_m + row * B + b, scale + log_of(peak), mask=inside)
+    # One sample for each thread of a warp, rather than those of its part of the sums.
+    at = (tl.program_id(0) % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)
+    scale = tl.zeros([B_BLOCK], tl.float64)
+    for edge in range(first, last):
+        scale += tl.load(m + tl.load(children + edge) * B + at, mask=at < B, other=0.0)
+    scale += tl.reshape(largest, [B_BLOCK]).to(tl.float64) * _LOG_2
+    scale += log_of(tl.reshape(peak, [B_BLOCK]))
+    tl.store(out_m + row * B + at, scale, mask=at < B)
 
 
 # -- backwards -------------------------------------------------------------------------------------
@@ -241,16 +247,16 @@ def _backward(
         u = upper(gradient + row * g_node, sum_peak + row * B, k[:, None], b, inside, g_k,
                    num_outputs)  # fmt: skip
         w_here = (k[None, :] < num_outputs) & (i < num_inputs)
-        w = tl.load(weight + k[None, :] * num_inputs + i, mask=w_here, other=0.0)
+        w = tl.load(weight + (k[None, :] * num_inputs + i), mask=w_here, other=0.0)
         flow += dot(w, u, tl.zeros([I_BLOCK, B_BLOCK], tl.float32), PRECISION)
     p, e = product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
     flow *= scaled(p, e, tl.load(largest + row * B + b, mask=inside, other=0))
     for edge in range(first, last):
         node = tl.load(children + edge)
-        value = tl.load(v + node * v_node + i * v_k + b, mask=here, other=0.0)
+        value = tl.load((v + node * v_node) + (i * v_k + b), mask=here, other=0.0)
         each = tl.where(value > 0, tl.minimum(flow / tl.maximum(value, TINY), _HUGE), 0.0)
         each = tl.where(node < num_leaf_nodes, flow, each)
-        at = into + tl.load(rows + edge) * into_node + i * into_k + b
+        at = (into + tl.load(rows + edge) * into_node) + (i * into_k + b)
         each += tl.load(at, mask=here & (tl.load(add + edge) != 0), other=0.0)
         tl.store(at, each, mask=here)
 
@@ -258,6 +264,6 @@ def _backward(
 @triton.jit
 def upper(gradient, sum_peak, k, b, inside, g_k, num_outputs: tl.constexpr):
     """u = ∂log P/∂S of some outputs, zero where the sums are."""
-    g = tl.load(gradient + k * g_k + b, mask=(k < num_outputs) & inside, other=0.0)
+    g = tl.load(gradient + (k * g_k + b), mask=(k < num_outputs) & inside, other=0.0)
     peak = tl.load(sum_peak + b, mask=inside, other=0.0)
     return g * tl.where(peak > 0, 1.0 / tl.maximum(peak, TINY), 0.0)
