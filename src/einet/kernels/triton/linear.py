@@ -128,7 +128,7 @@ def _forward_tiles(num: int, outputs: int, inputs: int, batch: int) -> dict:
     if max(K, I) <= 64:
         return {"K": K, "I_BLOCK": I, "B_BLOCK": 32 if few else 64, "num_warps": 4}
     if K <= 128:
-        return {"K": K, "I_BLOCK": min(I, 64), "B_BLOCK": 16 if few else 32, "num_warps": 4}
+        return {"K": K, "I_BLOCK": min(I, 64), "B_BLOCK": 32, "num_warps": 8}
     return {"K": K, "I_BLOCK": min(I, 32), "B_BLOCK": 16 if few else 32, "num_warps": 8}
 
 
@@ -217,9 +217,9 @@ def backward(
 def _backward_tiles(num: int, outputs: int, inputs: int, batch: int) -> dict:
     I, K = min(padded(inputs), 64), min(padded(outputs), 64)  # noqa: E741
     few = num * triton.cdiv(batch, 64) * triton.cdiv(inputs, I) < 256
-    # Larger tiles of 64 entries would not fit in the registers.
+    # Larger tiles would not fit in the registers.
     block = 32 if few or I == 64 else 64
-    warps = 2 if max(I, K) <= 32 else 4
+    warps = 2 if max(I, K) <= 32 and block == 32 else 4
     return {"I_BLOCK": I, "K_BLOCK": K, "B_BLOCK": block, "num_warps": warps}
 
 

@@ -96,7 +96,8 @@ def _reduce_tiles(outputs: int, inputs: int) -> dict:
         return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 2}
     if I <= 64:
         return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4}
-    return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 8}
+    # Larger tiles would not fit in the registers.
+    return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 4096 // I, "num_warps": 8}
 
 
 @triton.jit
