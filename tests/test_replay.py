@@ -99,7 +99,7 @@ def test_full_batches() -> None:
 
 def test_pieces_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are recorded as one."""
-    monkeypatch.setattr("einet.model._gpu_piece_bytes", lambda device: 1)
+    monkeypatch.setattr("einet.passes._gpu_piece_bytes", lambda device: 1)
     twins = twins_of("trees")
     rows = twins.rows(30)
     prior = einet.Prior(sums=0.5, leaves=0.5)

@@ -49,7 +49,7 @@ def test_in_small_blocks(monkeypatch):
 
 
 def test_a_large_batch_is_learnt_from_as_a_whole(monkeypatch):
-    monkeypatch.setattr("einet.model._CPU_PIECE_BYTES", 1)
+    monkeypatch.setattr("einet.passes._CPU_PIECE_BYTES", 1)
     model = Einet(STRUCTURES["random trees"], einet.Gaussian(), 3, dtype=torch.float64)
     x = torch.randn(150, 4, dtype=torch.float64)
     assert len(model.pieces(len(x))) == 3

@@ -390,7 +390,7 @@ class TestModels:
         two = copy.deepcopy(one)
         prior = Prior(sums=2.0, leaves=1.0)
         one.em_step(x, step_size=0.5, prior=prior.pseudo_counts(one, x))
-        monkeypatch.setattr("einet.model._CPU_PIECE_BYTES", 1)
+        monkeypatch.setattr("einet.passes._CPU_PIECE_BYTES", 1)
         assert len(two.pieces(len(x))) > 1
         two.em_step(x, step_size=0.5, prior=prior.pseudo_counts(two, x))
         same(one, two)

@@ -146,7 +146,7 @@ class TestSums:
         model = small_model(structure)
         x = some_rows(model, rows=150)
         whole = model.e_step(x, weights=torch.arange(150.0))
-        monkeypatch.setattr("einet.model._CPU_PIECE_BYTES", 1)
+        monkeypatch.setattr("einet.passes._CPU_PIECE_BYTES", 1)
         assert len(model.pieces(150)) == 3
         assert_same(model.e_step(x, weights=torch.arange(150.0)), whole)
 

@@ -16,7 +16,7 @@ from einet.layers import SumLayer
 if TYPE_CHECKING:
     from einet.learning.prior import PseudoCounts
     from einet.learning.statistics import EinetStatistics
-    from einet.model import Einet
+    from einet.passes import Passes
 
 __all__ = ["check_canonical", "m_step", "update_classes"]
 
@@ -26,7 +26,7 @@ _CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
 
 @torch.no_grad()
 def m_step(
-    model: Einet,
+    model: Passes,
     statistics: EinetStatistics,
     step_size: float | Tensor = 1.0,
     prior: PseudoCounts | None = None,
@@ -50,7 +50,7 @@ def m_step(
     update_classes(model, statistics.classes, step_size)
 
 
-def check_canonical(model: Einet) -> None:
+def check_canonical(model: Passes) -> None:
     """Raise inside :func:`einet.unconstrained`, where an update in place would be lost."""
     if any(parametrize.is_parametrized(module) for module in model.modules()):
         raise RuntimeError("EM cannot update a model inside einet.unconstrained; leave it first")
@@ -72,7 +72,7 @@ def update_weights(
 
 @torch.no_grad()
 def update_classes(
-    model: Einet, counts: Float[Tensor, " classes"], step_size: float | Tensor
+    model: Passes, counts: Float[Tensor, " classes"], step_size: float | Tensor
 ) -> None:
     """The M-step of the class prior, given how often each class was expected."""
     if model.num_classes == 1:

@@ -13,7 +13,7 @@ from torch import Tensor
 from einet.layers import LeafStatistics
 
 if TYPE_CHECKING:
-    from einet.model import Einet
+    from einet.passes import Passes
 
 __all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "row_sums"]
 
@@ -87,7 +87,7 @@ class EinetStatistics(Statistics):
     classes: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
 
     @classmethod
-    def zeros(cls, model: Einet) -> EinetStatistics:
+    def zeros(cls, model: Passes) -> EinetStatistics:
         """Statistics of no rows."""
 
         def zero() -> Tensor:
