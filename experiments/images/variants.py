@@ -75,11 +75,15 @@ def _svhn() -> dict[str, Variant]:
         # Brightness and two differences in place of R, G and B.
         "one-learnt-ycocg": replace(learnt, colour="ycocg"),
         "chow-liu-ycocg": replace(tree, num_sums=64, colour="ycocg"),
+        "chow-liu-ycocg-linearly": replace(tree, num_sums=64, colour="ycocg", schedule="linear"),
         "chow-liu-ycocg-members-4": replace(tree, num_sums=64, colour="ycocg", members=4),
         # On all training images but those for validation.
         "best-clusters": replace(some, clusters=30, axes="both", epochs=50, **all_rows),
         "paper-learnt": replace(some, clusters=100, **all_rows),
-        "best": replace(tree, num_sums=128, epochs=30, colour="ycocg", **all_rows),
+        "chow-liu-ycocg-50000": replace(tree, num_sums=128, epochs=30, colour="ycocg", **all_rows),
+        "best": replace(
+            tree, num_sums=256, epochs=40, schedule="linear", colour="ycocg", **all_rows
+        ),
     }
     return _named(settings, {"paper", "one-learnt", "best-clusters", "paper-learnt", "best"})
 
@@ -105,7 +109,10 @@ def _celeba() -> dict[str, Variant]:
         "halves-linear": replace(halves, sums="linear", num_sums=128),
         "pixels-linear": pixels,
         "chow-liu": tree,
-        "best": replace(tree, epochs=30, colour="ycocg"),
+        "chow-liu-ycocg": replace(tree, epochs=30, colour="ycocg"),
+        "best": replace(
+            tree, num_sums=128, epochs=30, schedule="linear", colour="ycocg", members=2
+        ),
     }
     return _named(settings, {"paper", "one-learnt", "clusters-60", "best"})
 
