@@ -81,7 +81,7 @@ def test_statistics() -> None:
         twins.exact.e_step(x, weights=weights, into=exact[number % 2])
         for found, expected in zip(given, exact, strict=True):
             for one, two in zip(found.tensors(), expected.tensors(), strict=True):
-                near(one.cpu().double(), two.double(), 1e-5)
+                near(one.cpu().double(), two.double())
     assert recorded(twins.model) >= 1
 
 
