@@ -103,14 +103,12 @@ def test_pieces_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     twins = twins_of("trees")
     rows = twins.rows(30)
     prior = einet.Prior(sums=0.5, leaves=0.5)
-    counts = [
-        prior.pseudo_counts(model, x).for_rows(150)
-        for model, x in ((twins.model, twins.on(rows)), (twins.exact, rows))
-    ]
+    counts = prior.pseudo_counts(twins.model, twins.on(rows)).for_rows(150)
     for number in range(4):
         x = twins.rows(150, number)
-        found = twins.model.em_step(twins.on(x), step_size=0.4, prior=counts[0])
-        near(found.cpu(), twins.exact.em_step(x, step_size=0.4, prior=counts[1]))
+        found = twins.model.em_step(twins.on(x), step_size=0.4, prior=counts)
+        same = prior.pseudo_counts(twins.exact, rows).for_rows(150)
+        near(found.cpu(), twins.exact.em_step(x, step_size=0.4, prior=same))
         twins.parameters()
         twins.follow()
         assert recorded(twins.model) == (number > 0)
