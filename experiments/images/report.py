@@ -10,6 +10,7 @@ from typing import Any
 from experiments.images.settings import Settings
 from experiments.images.store import Store
 from experiments.images.variants import DATASETS
+from experiments.markdown import table
 
 __all__ = ["main", "markdown"]
 
@@ -52,9 +53,7 @@ def markdown(results: dict[str, dict[str, dict[str, Any]]]) -> str:
         devices = sorted({record["device"] for record in records.values()})
         shape = "×".join(str(size) for size in next(iter(records.values()))["image_shape"])
         parts.append(f"## {_TITLES[dataset]}, {shape} ({', '.join(devices)})\n")
-        parts.append(_line(_COLUMNS))
-        parts.append(_line(["---"] * len(_COLUMNS)))
-        parts += [_line(_cells(name, record)) for name, record in records.items()]
+        parts.append(table(_COLUMNS, (_cells(name, record) for name, record in records.items())))
         parts.append("")
     return "\n".join(parts)
 
@@ -78,10 +77,6 @@ def _cells(name: str, record: dict[str, Any]) -> list[str]:
         f"{record['peak_mib']:,.0f}",
         f"`{Settings(**known).differing(but=('train_rows', 'valid_rows', 'test_rows'))}`",
     ]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,21 +11,23 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+from experiments.markdown import table
 from experiments.table1.arguments import default_root, in_order
 from experiments.table1.settings import KINDS, Kind, Settings
 from experiments.table1.store import read_json, write_json, write_text
 from experiments.table1.train import Data, train
 
-__all__ = ["device_name", "main", "markdown", "parse", "variants"]
+__all__ = ["compare", "main", "markdown", "parse", "variants"]
 
 _HERE = Path(__file__).resolve().parent
+T = TypeVar("T")
 
 
 def variants(kind: Kind, rows: int, epochs: int = 40) -> dict[str, Settings]:
@@ -63,26 +65,51 @@ def variants(kind: Kind, rows: int, epochs: int = 40) -> dict[str, Settings]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parse("python -m experiments.table1.ablations", "ablations", arguments)
-    path = args.output / "ablations.json"
+    keep = ("valid_ll", "train_ll", "best_epoch", "parameters", "seconds")
+
+    def trained(data: Data, settings: Settings, seed: int) -> list[dict[str, Any]]:
+        record = train(data, settings, seed).record
+        found = {key: record[key] for key in keep}
+        return [found | {"settings": settings.to_dict()}]
+
+    compare(args, "ablations", variants, trained)
+    return 0
+
+
+def compare(
+    args: argparse.Namespace,
+    files: str,
+    variants: Callable[[Kind, int, int], Mapping[str, T]],
+    trained: Callable[[Data, T, int], list[dict[str, Any]]],
+) -> None:
+    """Train every variant that is not in the results yet, and write a table of all of them.
+
+    Args:
+        args: What :func:`parse` returned.
+        files: What the results are called.
+        variants: From a kind of structure, the number of rows and of epochs to variants by name.
+        trained: From data, a variant and a seed to what is to be written of it. There may be
+            several models of a variant: what each adds to its name is its ``"variant"``.
+    """
+    path = args.output / f"{files}.json"
     results: list[dict[str, Any]] = read_json(path, [])
     done = {(row["dataset"], row["kind"], row["variant"], row["seed"]) for row in results}
     for name in args.datasets:
         data = Data(name, args.root, args.device)
         for kind in args.kinds:
-            for variant, settings in variants(kind, len(data.train), args.epochs).items():
+            for variant, how in variants(kind, len(data.train), args.epochs).items():
                 for seed in range(args.seeds):
                     if (name, kind, variant, seed) in done:
                         continue
-                    record = train(data, settings, seed).record
-                    keep = ("seed", "valid_ll", "train_ll", "best_epoch", "parameters", "seconds")
-                    row = {"dataset": name, "kind": kind, "variant": variant}
-                    row |= {key: record[key] for key in keep}
-                    row |= {"settings": settings.to_dict(), "device": device_name(args.device)}
-                    results.append(row)
+                    row = {"dataset": name, "kind": kind, "variant": variant, "seed": seed}
+                    for found in trained(data, how, seed):
+                        found["variant"] = variant + found.get("variant", "")
+                        results.append(row | found | {"device": _device_name(args.device)})
+                        print(
+                            f"{name} {kind} {found['variant']}: {found['valid_ll']:.3f}", flush=True
+                        )
                     write_json(path, results)
-                    print(f"{name} {kind} {variant}: {row['valid_ll']:.3f}", flush=True)
-    write_text(args.output / "ablations.md", markdown(results))
-    return 0
+    write_text(args.output / f"{files}.md", markdown(results))
 
 
 def markdown(results: Sequence[dict[str, Any]]) -> str:
@@ -93,8 +120,7 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
         rows = [row for row in results if row["kind"] == kind]
         if not rows:
             continue
-        lines = [f"| {'random' if kind == 'rat' else 'learnt'} trees | " + " | ".join(names) + " |"]
-        lines.append("| --- |" + " --- |" * len(names))
+        lines = []
         means: dict[tuple[str, str], float] = {}
         for variant in dict.fromkeys(row["variant"] for row in rows):
             cells = []
@@ -107,13 +133,12 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
                 means[variant, name] = statistics.fmean(mine)
                 lead = means[variant, name] - means.get(("as it is", name), means[variant, name])
                 cells.append(f"{means[variant, name]:.3f} ({lead:+.3f})")
-            lines.append(f"| {variant} | " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines))
+            lines.append([variant, *cells])
+        parts.append(table([f"{'random' if kind == 'rat' else 'learnt'} trees", *names], lines))
     return "\n\n".join(parts) + "\n"
 
 
-def device_name(device: str) -> str:
-    """What to call a device beside results."""
+def _device_name(device: str) -> str:
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
 
 

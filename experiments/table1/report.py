@@ -8,10 +8,11 @@ writes `results.md` beside `results.json` anew, and the table in `docs/table1.md
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from experiments.markdown import table as markdown_table
 from experiments.table1.published import PUBLISHED
 from experiments.table1.settings import Settings
 from experiments.table1.significance import p_better
@@ -40,14 +41,14 @@ def markdown(results: Results) -> str:
         "pseudo-counts of the prior on sums and leaves, λ step size, B batch size, E epochs + "
         "those of full-batch EM, M members with equal weights; seconds of the search and the "
         "final models.",
-        _table(_SETTING_COLUMNS, _setting_rows(results)),
+        markdown_table(_SETTING_COLUMNS, _setting_rows(results)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def table(results: Results) -> str:
     """Every data set: others' results and ours."""
-    return _table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()])
+    return markdown_table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()])
 
 
 def refreshed(page: str, results: Results) -> str:
@@ -121,11 +122,6 @@ def _setting_rows(results: Results) -> Iterable[list[str]]:
 def _p(name: str, entry: dict[str, Any]) -> float:
     theirs = PUBLISHED[name].einet
     return p_better(entry["test_ll"], theirs, entry["test_row_sd"], entry["test_rows"])
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def main() -> int:

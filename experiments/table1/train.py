@@ -13,10 +13,11 @@ from torch import Tensor
 
 import einet
 from einet.data import debd
+from einet.learning.schedules import Schedule
 from experiments.bootstrap import bootstrap_weights
 from experiments.table1.settings import Settings
 
-__all__ = ["Data", "Trained", "measure_test", "train"]
+__all__ = ["MEMBERS", "Data", "Trained", "begin", "measure_test", "step_and_prior", "train"]
 
 #: Member m of a model with seed s has the seed MEMBERS·s + m. The first member's tree is that of
 #: all rows, the others' are of rows drawn with replacement.
@@ -120,8 +121,8 @@ def _read(path: Path, data: Data, settings: Settings) -> Trained | None:
     return Trained(model, kept["record"])
 
 
-def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
-    began = time.perf_counter()
+def begin(data: Data, settings: Settings, seed: int) -> einet.Einet:
+    """An Einet before its training."""
     model = einet.Einet(
         data.graph(settings, seed),
         einet.Bernoulli(),
@@ -130,16 +131,25 @@ def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
         seed=seed,
         device=data.device,
     )
-    model.initialize(data.train, seed=seed, clusters=settings.clusters)
+    return model.initialize(data.train, seed=seed, clusters=settings.clusters)
+
+
+def step_and_prior(settings: Settings) -> tuple[Schedule, einet.Prior]:
+    """How stochastic EM goes on."""
     schedule = einet.linear(settings.first_step, settings.last_step)
-    prior = einet.Prior(sums=settings.prior_sums, leaves=settings.prior_leaves)
+    return schedule, einet.Prior(sums=settings.prior_sums, leaves=settings.prior_leaves)
+
+
+def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
+    began = time.perf_counter()
+    model = begin(data, settings, seed)
     history = einet.fit(
         model,
         data.train,
         data.valid,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
-        optimizer=einet.StochasticEM(schedule, prior),
+        optimizer=einet.StochasticEM(*step_and_prior(settings)),
         patience=settings.patience,
         hide=settings.hide,
         finish=settings.finish,

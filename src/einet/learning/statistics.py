@@ -58,7 +58,7 @@ class Statistics(ABC):
     def add_(self, other: Statistics) -> Statistics:
         """Add the sums of other rows."""
         pairs = list(zip(self.tensors(), other.tensors(), strict=True))
-        # Those of one type are added in one go, if there is a GPU to be kept waiting.
+        # One launch for each type: deep circuits have hundreds of small tensors.
         for dtype in {mine.dtype for mine, _ in pairs}:
             some = [pair for pair in pairs if pair[0].dtype == dtype]
             mine, theirs = map(list, zip(*some, strict=True))

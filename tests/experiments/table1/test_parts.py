@@ -146,6 +146,6 @@ def test_committed_results():
     assert report.markdown(results) == (folder / "results.md").read_text(encoding="utf-8")
     page = (folder.parents[1] / "docs" / "table1.md").read_text(encoding="utf-8")
     assert report.refreshed(page, results) == page
-    for name in ("ablations", "dropped"):
+    for name in ("ablations", "discarded"):
         rows = read_json(folder / f"{name}.json", [])
         assert ablations.markdown(rows) == (folder / f"{name}.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import torch
 
 import einet
 from einet.data import as_batch
-from experiments.table1 import dropped
+from experiments.table1 import discarded
 
 
 def model_and_rows() -> tuple[einet.Einet, torch.Tensor]:
@@ -26,7 +26,7 @@ def parameters(model: einet.Einet) -> list[torch.Tensor]:
 
 def test_averages_are_of_late_steps() -> None:
     model, x = model_and_rows()
-    learner = dropped.Averaged(0.5)
+    learner = discarded.Averaged(0.5)
     late = []
     for progress in (0.0, 0.5, 0.8, 1.0):
         learner.step(model, x, progress=progress)
@@ -41,7 +41,7 @@ def test_averages_are_of_late_steps() -> None:
 def test_nothing_dropped_is_a_step_of_em() -> None:
     (model, x), (other, _) = model_and_rows(), model_and_rows()
     batch = as_batch(x, 5)
-    mean = dropped.DropSums(0.3, None, share=0.0, seed=0).step(model, batch)
+    mean = discarded.DropSums(0.3, None, share=0.0, seed=0).step(model, batch)
     assert mean == pytest.approx(float(other.em_step(batch, step_size=0.3)))
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(one.detach(), two.detach())
@@ -50,7 +50,7 @@ def test_nothing_dropped_is_a_step_of_em() -> None:
 def test_what_is_dropped_keeps_its_share() -> None:
     model, x = model_and_rows()
     before = parameters(model)
-    learner = dropped.DropSums(1.0, None, share=0.5, seed=0)
+    learner = discarded.DropSums(1.0, None, share=0.5, seed=0)
     learner.step(model, as_batch(x, 5))
     layer = next(iter(model.circuit.sum_layers))
     old = next(b for b in before if b.shape == layer.weight.shape)
@@ -64,10 +64,10 @@ def test_what_is_dropped_keeps_its_share() -> None:
 def test_the_command(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--root", str(root), "--output", str(tmp_path), "--device", "cpu", "--seeds", "1"]
     arguments += ["--datasets", "nltcs", "--epochs", "4"]
-    assert dropped.main(arguments) == 0
-    rows = json.loads((tmp_path / "dropped.json").read_text())
+    assert discarded.main(arguments) == 0
+    rows = json.loads((tmp_path / "discarded.json").read_text())
     assert len({(row["kind"], row["variant"]) for row in rows}) == len(rows) == 2 * (3 + 3 + 2 + 2)
-    assert "| as it is, averaged |" in (tmp_path / "dropped.md").read_text()
-    monkeypatch.setattr(dropped, "train", None)
-    assert dropped.main(arguments) == 0
-    assert json.loads((tmp_path / "dropped.json").read_text()) == rows
+    assert "| as it is, averaged |" in (tmp_path / "discarded.md").read_text()
+    monkeypatch.setattr(discarded, "train", None)
+    assert discarded.main(arguments) == 0
+    assert json.loads((tmp_path / "discarded.json").read_text()) == rows

@@ -1,11 +1,11 @@
 """What did not find its way into the library: averaged parameters, dropped inputs of sums.
 
-    python -m experiments.table1.dropped --device cuda [--datasets plants,jester,dna] [--seeds 3]
+    python -m experiments.table1.discarded --device cuda [--datasets plants,jester,dna] [--seeds 3]
 
 Models are those of :mod:`experiments.table1.ablations` without full-batch EM at the end. One run
 gives three of them: as it was after its best epoch on validation rows, after its last epoch (no
 early stopping), and the mean of its parameters over the last quarter of all steps. Written are
-`dropped.json` and `dropped.md`. Finished runs are not repeated.
+`discarded.json` and `discarded.md`. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from torch import Tensor
 import einet
 from einet.data import Batch
 from einet.learning.schedules import Schedule
-from experiments.table1.ablations import device_name, markdown, parse, variants
+from experiments.table1.ablations import compare, parse, variants
 from experiments.table1.settings import Kind, Settings
-from experiments.table1.store import read_json, write_json, write_text
-from experiments.table1.train import MEMBERS, Data
+from experiments.table1.train import MEMBERS, Data, begin, step_and_prior
 
 __all__ = ["Averaged", "DropSums", "main", "runs"]
 
@@ -69,7 +68,7 @@ class Averaged(einet.StochasticEM):
             parameter.copy_(total / self._steps)
 
 
-class DropSums(Averaged):
+class DropSums(einet.StochasticEM):
     """Stochastic EM in which every weight of a sum is left out of a step with some probability.
 
     The others are scaled up to a sum of 1 for the E-step. What was left out keeps its share in the
@@ -132,20 +131,14 @@ def runs(kind: Kind, rows: int, epochs: int) -> dict[str, tuple[Settings, float]
     }
 
 
-def train(data: Data, settings: Settings, share: float, seed: int) -> dict[str, float]:
+def train(data: Data, how: tuple[Settings, float], seed: int) -> list[dict[str, Any]]:
     """Validation log-likelihoods of the model after its best epoch, its last one, and averaged."""
-    model = einet.Einet(
-        data.graph(settings, MEMBERS * seed),
-        einet.Bernoulli(),
-        settings.num_sums,
-        sums=settings.sums,
-        seed=seed,
-        device=data.device,
-    )
-    model.initialize(data.train, seed=seed, clusters=settings.clusters)
-    schedule = einet.linear(settings.first_step, settings.last_step)
-    prior = einet.Prior(sums=settings.prior_sums, leaves=settings.prior_leaves)
-    learner = DropSums(schedule, prior, share, seed) if share else Averaged(schedule, prior)
+    settings, share = how
+    # The seed of the first member of the mixtures that others are.
+    seed *= MEMBERS
+    model = begin(data, settings, seed)
+    average = Averaged(*step_and_prior(settings))
+    learner = DropSums(*step_and_prior(settings), share, seed) if share else average
     history = einet.fit(
         model,
         data.train,
@@ -159,33 +152,18 @@ def train(data: Data, settings: Settings, share: float, seed: int) -> dict[str, 
     )
     if history.stopped == "interrupted":
         raise KeyboardInterrupt
-    found = {"": max(history.valid), ", last epoch": history.valid[-1]}
+    valid = {"": max(history.valid), ", last epoch": history.valid[-1]}
     if not share:
-        learner.put_means(model)
+        average.put_means(model)
         with torch.no_grad():
-            found[", averaged"] = float(model.log_prob(data.valid).double().mean())
-    return found
+            valid[", averaged"] = float(model.log_prob(data.valid).double().mean())
+    told = {"share": share, "settings": settings.to_dict()}
+    return [{"variant": name, "valid_ll": value, **told} for name, value in valid.items()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = parse("python -m experiments.table1.dropped", "dropped", arguments)
-    path = args.output / "dropped.json"
-    results: list[dict[str, Any]] = read_json(path, [])
-    done = {(row["dataset"], row["kind"], row["variant"], row["seed"]) for row in results}
-    for name in args.datasets:
-        data = Data(name, args.root, args.device)
-        for kind in args.kinds:
-            for variant, (settings, share) in runs(kind, len(data.train), args.epochs).items():
-                for seed in range(args.seeds):
-                    if (name, kind, variant, seed) in done:
-                        continue
-                    row = {"dataset": name, "kind": kind, "seed": seed, "share": share}
-                    row |= {"settings": settings.to_dict(), "device": device_name(args.device)}
-                    for model, valid in train(data, settings, share, seed).items():
-                        results.append(row | {"variant": variant + model, "valid_ll": valid})
-                        print(f"{name} {kind} {variant}{model}: {valid:.3f}", flush=True)
-                    write_json(path, results)
-    write_text(args.output / "dropped.md", markdown(results))
+    args = parse("python -m experiments.table1.discarded", "discarded", arguments)
+    compare(args, "discarded", runs, train)
     return 0
 
 
