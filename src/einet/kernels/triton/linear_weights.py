@@ -95,9 +95,11 @@ def _reduce_tiles(outputs: int, inputs: int) -> dict:
     if I <= 32:
         return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 2}
     if I <= 64:
-        return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 32, "num_warps": 4}
+        return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 16, "num_warps": 4}
+    if I <= 128:
+        return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 16, "num_warps": 8}
     # Larger tiles would not fit in the registers.
-    return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": 4096 // I, "num_warps": 8}
+    return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": max(16, 8192 // I), "num_warps": 8}
 
 
 @triton.jit
