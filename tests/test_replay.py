@@ -466,6 +466,32 @@ def test_a_deleted_model_is_freed() -> None:
     assert torch.cuda.memory_allocated() - before < 0.1 * (held - before)
 
 
+def test_forget() -> None:
+    """The memory of recordings comes back, and the model is as good as before."""
+    twins = twins_of()
+    replay.forget(twins.model)
+    step(twins, 40)
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    for number in range(3):
+        step(twins, 5000, seed=number)
+    assert recorded(twins.model) == 2
+    held = torch.cuda.memory_reserved()
+    replay.forget(einet.Mixture([twins.model]))
+    assert recorded(twins.model) == 0
+    assert torch.cuda.memory_reserved() - before < 0.1 * (held - before)
+    for number in range(3):
+        step(twins, 40, seed=number)
+    assert recorded(twins.model) == 2
+
+
+def test_nothing_is_kept_after_training() -> None:
+    twins = twins_of()
+    x = twins.on(twins.rows(100))
+    einet.fit(twins.model, x, valid=x, epochs=3, batch_size=40, finish=2, progress=False)
+    assert recorded(twins.model) == 0
+
+
 # -- the same every time ---------------------------------------------------------------------------
 
 

@@ -2,12 +2,14 @@
 
     python -m experiments.table1.report
 
-writes `results.md` beside `results.json` anew, and the table in `docs/table1.md`.
+writes `results.md` beside `results.json` anew, the table in `docs/table1.md` and its summary in the
+README.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from experiments.table1.settings import Settings
 from experiments.table1.significance import p_better
 from experiments.table1.store import read_json, write_text
 
-__all__ = ["main", "markdown", "refreshed", "summary"]
+__all__ = ["main", "markdown", "pages", "refreshed", "summary"]
 
 Results = dict[str, dict[str, Any]]
 _TITLES = {"rat": "random trees", "learned": "learnt trees"}
@@ -51,13 +53,21 @@ def table(results: Results) -> str:
     return markdown_table(_COLUMNS, [_row(name, kinds) for name, kinds in results.items()])
 
 
-def refreshed(page: str, results: Results) -> str:
-    """A page of the documentation with the summary and the table of these results."""
+def refreshed(page: str, text: str) -> str:
+    """A page of the documentation with a text on these results in its place."""
     before, begin, rest = page.partition("<!-- results -->\n")
     _, end, after = rest.partition("<!-- /results -->")
     if not end:
         raise ValueError("the page has no place for results: <!-- results --> … <!-- /results -->")
-    return f"{before}{begin}{summary(results)}\n\n{table(results)}\n{end}{after}"
+    return f"{before}{begin}{text}\n{end}{after}"
+
+
+def pages(results: Results) -> dict[str, str]:
+    """The pages that tell of these results, and what they tell."""
+    return {
+        "docs/table1.md": f"{summary(results)}\n\n{table(results)}",
+        "README.md": textwrap.fill(summary(results), 105),
+    }
 
 
 def summary(results: Results) -> str:
@@ -99,7 +109,7 @@ def _row(name: str, kinds: dict[str, Any]) -> list[str]:
             continue
         reached = " ✓" if entry["test_ll"] >= goal else ""
         spread = f"{entry['test_se']:.3f} ({entry['test_row_se']:.3f})"
-        cells += [f"{entry['test_ll']:.3f} ± {spread}{reached}", f"{_p(name, entry):.2g}"]
+        cells += [f"{entry['test_ll']:.3f} ± {spread}{reached}", _shown(_p(name, entry))]
     return cells
 
 
@@ -124,12 +134,17 @@ def _p(name: str, entry: dict[str, Any]) -> float:
     return p_better(entry["test_ll"], theirs, entry["test_row_sd"], entry["test_rows"])
 
 
+def _shown(p: float) -> str:
+    return "<1e-99" if p < 1e-99 else f"{p:.2g}"
+
+
 def main() -> int:
     here = Path(__file__).resolve().parent
     results = read_json(here / "results.json", {})
     write_text(here / "results.md", markdown(results))
-    page = here.parents[1] / "docs" / "table1.md"
-    write_text(page, refreshed(page.read_text(encoding="utf-8"), results))
+    for name, text in pages(results).items():
+        page = here.parents[1] / name
+        write_text(page, refreshed(page.read_text(encoding="utf-8"), text))
     return 0
 
 

@@ -7,7 +7,7 @@ pseudo-counts. A batch smaller than the one recorded is filled up with rows of w
 
 The first call of a kind runs as it is (and compiles kernels), the second one is recorded. Whenever
 a parameter has moved elsewhere in memory (``.to``, loading, a new optimiser), recordings are
-dropped and made anew.
+dropped and made anew. They keep the memory that their call needs; :func:`forget` gives it back.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from einet.data.batch import Batch
 from einet.learning.statistics import EinetStatistics
 
 if TYPE_CHECKING:
+    from einet.base import Model
     from einet.learning.prior import PseudoCounts
     from einet.model import Einet
 
-__all__ = ["expect", "log_likelihood", "step"]
+__all__ = ["expect", "forget", "log_likelihood", "step"]
 
 # Recordings kept for a model; those not used for longest go first.
 _MOST_KEPT = 8
@@ -88,6 +89,15 @@ def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
         return recording.run(model, batch)[: len(batch)].float()
 
 
+def forget(model: Model) -> None:
+    """Drop what is recorded for a model and its components, and give the memory back."""
+    for part in model.modules():
+        replays = _of_models.get(part)
+        if replays is not None:
+            with replays.lock:
+                replays.clear(part)
+
+
 def _of(model: Einet) -> _Replays:
     found = _of_models.get(model)
     if found is None:
@@ -106,6 +116,16 @@ class _Replays:
         #: What the last call asked for, and what it got.
         self._last: tuple[tuple, _Recording] | None = None
         self._pool = None
+
+    def clear(self, model: Any) -> None:
+        """Back to the beginning."""
+        if self._places is None:
+            return
+        # A call that was begun may use the memory still.
+        torch.cuda.synchronize(model.device)
+        self._kept.clear()
+        self._places = self._last = self._pool = None
+        torch.cuda.empty_cache()
 
     def find(
         self, model: Einet, kind: str, batch: Batch, prior: PseudoCounts | None = None

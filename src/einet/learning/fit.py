@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
+from einet import replay
 from einet.base import Model
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM, StochasticEM
@@ -132,6 +133,8 @@ def fit(
             return history
         finally:
             learner.finish(model)
+            # A mixture's members are trained one after the other: each would keep its memory.
+            replay.forget(model)
 
 
 class _Loop:

@@ -101,6 +101,7 @@ def test_the_table():
     table = report.markdown(results)
     assert "| nltcs | -6.011 | -6.015 | -5.999 | -6.000 ± 0.010 (0.050) ✓ | 0.42 |" in table
     assert "-6.050 ± 0.010 (0.050) | 0.68 |" in table
+    assert "-3.000 ± 0.010 (0.050) ✓ | <1e-99 |" in report.markdown({"nltcs": {"rat": result(-3)}})
     assert "Random trees: at or above the paper's EiNet on 1 of 2" in table
     assert "Learnt trees: at or above the paper's EiNet on 0 of 1" in table
     assert "at most 1 % below it on 1." in table
@@ -130,12 +131,11 @@ def test_the_store_writes_all_or_nothing(tmp_path: Path):
 
 def test_a_page_with_results():
     page = "before\n<!-- results -->\nold\n<!-- /results -->\nafter\n"
-    found = report.refreshed(page, {})
-    assert found.startswith("before\n<!-- results -->\nNo data set is finished yet.\n")
-    assert found.endswith("|\n<!-- /results -->\nafter\n")
-    assert report.refreshed(found, {}) == found
+    found = report.refreshed(page, "new")
+    assert found == "before\n<!-- results -->\nnew\n<!-- /results -->\nafter\n"
+    assert report.pages({})["README.md"] == "No data set is finished yet."
     with pytest.raises(ValueError, match="no place for results"):
-        report.refreshed("nothing", {})
+        report.refreshed("nothing", "new")
 
 
 def test_committed_results():
@@ -144,8 +144,9 @@ def test_committed_results():
     results = read_json(folder / "results.json", {})
     assert results
     assert report.markdown(results) == (folder / "results.md").read_text(encoding="utf-8")
-    page = (folder.parents[1] / "docs" / "table1.md").read_text(encoding="utf-8")
-    assert report.refreshed(page, results) == page
+    for name, text in report.pages(results).items():
+        page = (folder.parents[1] / name).read_text(encoding="utf-8")
+        assert report.refreshed(page, text) == page
     for name in ("ablations", "discarded"):
         rows = read_json(folder / f"{name}.json", [])
         assert ablations.markdown(rows) == (folder / f"{name}.md").read_text(encoding="utf-8")
