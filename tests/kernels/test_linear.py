@@ -97,6 +97,27 @@ def test_many_factors_that_disagree(dtype: torch.dtype):
 
 
 @both_types
+def test_some_samples_far_below_others(dtype: torch.dtype):
+    """Each is computed in its own way, forwards and backwards."""
+    log_values = -2 * rand(12, I, 9)
+    log_values[:6, 0, ::3] -= 70
+    log_values[6:, 1:, ::3] -= 70
+    children = [list(range(12)), [0, 6]]
+    case = Case(log_values, children, dtype)
+    largest = case.products.amax(1) - torch.stack([log_values[c].amax(1).sum(0) for c in children])
+    assert (largest[:, ::3] < -60).all()
+    assert (largest[1, 1::3] > -7).all()
+    out = case.forward()
+    close(out.v.log() + out.m.unsqueeze(1), case.terms().logsumexp(2), dtype)
+    flow = {"body": torch.zeros_like(case.values.body.v)}
+    above = flow["body"][case.layer.slots, :K] = rand(2, K, 9, seed=5).to(dtype)
+    case.layer.backpropagate(case.weight, case.values, flow, None)
+    into = (case.terms().softmax(2) * above.double().unsqueeze(2)).sum(1)
+    close(flow["body"][1], into[0], dtype)
+    close(flow["body"][6], into.sum(0), dtype)
+
+
+@both_types
 @both_sizes
 def test_backward(dtype: torch.dtype, batch: int):
     log_values = 20 * rand(NODES, I, batch) - 30

@@ -192,3 +192,34 @@ def test_the_circuit_alone_from_values_at_its_leaves(graph: RegionGraph):
         close(model.propagate(v, m), Oracle(model).class_log_prob(x))
         # Any scale will do, not only one with a largest entry of 1.
         close(model.propagate(v / 4, m + math.log(4)), Oracle(model).class_log_prob(x))
+
+
+@pytest.mark.parametrize("sums", ["einsum", "linear"])
+@given(graph=region_graphs(max_variables=6, max_children=4), num_leaves=st.integers(1, 3))
+@settings(max_examples=30)
+def test_what_flows_need_not_find(graph: RegionGraph, num_leaves: int, sums: str):
+    """Only where flows are added to do they have to be 0 before."""
+    leaves = 2 if sums == "linear" else num_leaves
+    model = random_model(graph, einet.Gaussian(), 2, num_leaves=leaves, sums=sums)
+    x = torch.randn(5, graph.num_variables, dtype=torch.float64)
+    circuit = model.circuit
+    expected = model.e_step(x).tensors()
+    parents = Counter(
+        node for layer in circuit.sum_layers if layer.source == "body" for node in layer.sources()
+    )
+    is_tree = max(parents.values()) == 1
+    assert all(layer.first for layer in circuit.sum_layers) == is_tree
+    empty_flow = circuit.empty_flow
+
+    def polluted(values):
+        return {
+            name: flow.fill_(math.nan) if is_tree else flow
+            for name, flow in empty_flow(values).items()
+        }
+
+    circuit.empty_flow = polluted
+    try:
+        for found, exact in zip(model.e_step(x).tensors(), expected, strict=True):
+            torch.testing.assert_close(found, exact, rtol=0, atol=0)
+    finally:
+        del circuit.empty_flow

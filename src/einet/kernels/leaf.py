@@ -124,7 +124,7 @@ def _product_values(theta: Tensor, offset: Tensor, columns: Tensor, evidence: Ev
         bias = offset.view(K, n, s).sum(-1).T.unsqueeze(-1)
     width = table.shape[1]
     factor = factor.reshape(K, n, s * width).transpose(0, 1).contiguous()
-    parts, pieces = blocks(n, evidence.batch, s * width * 8, block_bytes(columns.device))
+    parts, pieces = _blocks(columns, evidence, s * width + K)
     for piece in pieces:
         some = table if len(pieces) == 1 else table[:, :, piece].contiguous()
         for part in parts:
@@ -132,6 +132,11 @@ def _product_values(theta: Tensor, offset: Tensor, columns: Tensor, evidence: Ev
             values = scratch("log values", (gathered.shape[0], K, gathered.shape[-1]), gathered)
             torch.bmm(factor[part], gathered, out=values)
             yield part, piece, values if bias is None else values.add_(bias[part])
+
+
+def _blocks(columns: Tensor, evidence: Evidence, numbers: int) -> tuple[list[slice], list[slice]]:
+    """Pieces of (leaves, samples), with so many float64 numbers for each."""
+    return blocks(len(columns), evidence.batch, 8 * numbers, block_bytes(columns.device))
 
 
 def _gather(table: Float[Tensor, "V width batch"], columns: Int[Tensor, "part s"]) -> Tensor:
@@ -146,7 +151,7 @@ def _table_values(theta: Tensor, offset: Tensor, columns: Tensor, evidence: Evid
     K, (n, s) = theta.shape[0], columns.shape
     S = theta.shape[-1]
     table = (theta + offset.unsqueeze(-1)).view(K, n, s * S).permute(1, 2, 0).contiguous()
-    for part, piece, index, weight in _bags(columns, evidence, S):
+    for part, piece, index, weight in _bags(columns, evidence, K, S):
         rows = table[part].reshape(-1, K)
         values = F.embedding_bag(index, rows, mode="sum", per_sample_weights=weight)
         values = values.view(part.stop - part.start, -1, K).transpose(1, 2)
@@ -157,11 +162,11 @@ def _table_values(theta: Tensor, offset: Tensor, columns: Tensor, evidence: Evid
 
 
 def _bags(
-    columns: Tensor, evidence: Evidence, S: int
+    columns: Tensor, evidence: Evidence, K: int, S: int
 ) -> Iterator[tuple[slice, slice, Tensor, Tensor | None]]:
     """Pieces of (leaves, samples) with the rows to sum in a table of the piece's own leaves."""
-    n, s = columns.shape
-    parts, pieces = blocks(n, evidence.batch, s * 8, block_bytes(columns.device))
+    s = columns.shape[1]
+    parts, pieces = _blocks(columns, evidence, s + K)
     assert evidence.states is not None
     for part in parts:
         position = torch.arange((part.stop - part.start) * s, device=columns.device) * S
@@ -194,7 +199,7 @@ def add_statistics(
     if evidence.observed is not None:
         table = torch.cat([table, evidence.observed.unsqueeze(1)], 1)
     width = table.shape[1]
-    parts, pieces = blocks(n, evidence.batch, s * width * 8, block_bytes(columns.device))
+    parts, pieces = _blocks(columns, evidence, s * width + K)
     for piece in pieces:
         some = table if len(pieces) == 1 else table[:, :, piece].contiguous()
         for part in parts:
@@ -205,11 +210,8 @@ def add_statistics(
             torch.bmm(p, gathered.transpose(1, 2), out=sums)
             by_pair = sums.view(-1, K, s, width).transpose(0, 1)
             weighted.view(K, n, s, S)[:, part].add_(by_pair[..., :S])
-            if evidence.observed is not None:
-                total.view(K, n, s)[:, part].add_(by_pair[..., S])
-    if evidence.observed is None:
-        share = leaves.take(flow, slice(0, n), "flow").sum(-1, dtype=torch.float64)
-        total.view(K, n, s).add_(share.T.unsqueeze(-1))
+            share = p.sum(-1).T.unsqueeze(-1) if evidence.observed is None else by_pair[..., S]
+            total.view(K, n, s)[:, part].add_(share)
 
 
 def _add_table_statistics(
@@ -222,7 +224,7 @@ def _add_table_statistics(
 ) -> None:
     s = columns.shape[1]
     K, _, S = weighted.shape
-    for part, piece, index, weight in _bags(columns, evidence, S):
+    for part, piece, index, weight in _bags(columns, evidence, K, S):
         count = part.stop - part.start
         p = leaves.take(flow, part, "flow")[:, :, piece].double().transpose(1, 2).reshape(-1, K)
         # The gradient of the look-up adds p up by table row; tensors of inference mode have none.

@@ -5,7 +5,8 @@ lie at the same i, so that a product of many may be far below the least number o
 entry that falls behind in some factors may catch up in others. So exponents are kept apart from
 mantissas: a product is ``p·2**e`` with p in [1, 2) and an integer e *for each entry*. In the end
 one power of two is taken out for each sample, such that the largest entry is in [1, 2): nothing is
-lost but what is 2⁻¹²⁶ (2⁻¹⁰²² in float64) of it.
+lost but what is 2⁻¹²⁶ (2⁻¹⁰²² in float64) of it. On a CPU that is done only for samples whose
+largest entry is below 2⁻¹⁰; of others what is below 2⁻¹¹⁶ of it is lost.
 
 Backwards, the flow into entry i of a product is that into entry i of every child.
 """
@@ -13,6 +14,7 @@ Backwards, the flow into entry i of a product is that into entry i of every chil
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +34,8 @@ _BITS = {
     torch.float64: (torch.int64, 52, 1023, 0x3FF0000000000000, 0xFFFFFFFFFFFFF),
 }
 
-_FAR = 2.0**46
+# Products are made as they are where the largest one of a sample is at least this.
+_FAR = 2.0**-10
 
 
 def multiply_(p: Tensor, exponent: Tensor, factor: Tensor) -> None:
@@ -85,19 +88,23 @@ class Factors:
         v = v[:, : self.num_inputs, columns]
         places = self.at(rows)
         p = scratch("product", (len(places[0]), *v.shape[1:]), v)
-        if not v.is_cuda:
-            torch.index_select(v, 0, places[0], out=p)
-            for index in places[1:]:
-                p[: len(index)] *= _picked(v, index)
-            # Most are far from what a float cannot hold, times weights, and to see that is cheap.
-            least, most = p.aminmax()
-            if least > torch.finfo(v.dtype).tiny * _FAR and most < _FAR:
-                return p, None
-        p.fill_(1.0)
-        exponent = scratch("exponent", p.shape, places[0]).zero_()
-        for index in places:
-            multiply_(p[: len(index)], exponent[: len(index)], _picked(v, index))
-        return p, scale_down_(p, exponent)
+        if v.is_cuda:
+            return p, _with_exponents((_picked(v, index) for index in places), p)
+        torch.index_select(v, 0, places[0], out=p)
+        for index in places[1:]:
+            p[: len(index)] *= _picked(v, index)
+        # Numbers below the least one of full precision are slow, and are taken for 0.
+        torch.threshold_(p, torch.finfo(p.dtype).tiny, 0.0)
+        # No factor is above 1. Where the largest product is not far below, nothing is lost.
+        far = (p.amax(1) < _FAR).any(0).nonzero().flatten()
+        if not len(far):
+            return p, None
+        power = places[0].new_zeros(len(p), p.shape[2])
+        factors = (_picked(v, index).index_select(2, far) for index in places)
+        some = scratch("far product", (*p.shape[:2], len(far)), v)
+        power[:, far] = _with_exponents(factors, some)
+        p.index_copy_(2, far, some)
+        return p, power
 
     def log_scale(self, m: Float[Tensor, "nodes batch"]) -> Float[Tensor, "L batch"]:
         """The log-scale of their products, without the powers of two."""
@@ -106,6 +113,15 @@ class Factors:
         for index in others:
             total[: len(index)] += m.index_select(0, index)
         return total
+
+
+def _with_exponents(factors: Iterable[Tensor], p: Tensor) -> Int[Tensor, "some columns"]:
+    """Products into ``p``, on a scale for each sample that is returned as a power of two."""
+    p.fill_(1.0)
+    exponent = torch.zeros(p.shape, dtype=torch.int64, device=p.device)
+    for factor in factors:
+        multiply_(p[: len(factor)], exponent[: len(factor)], factor)
+    return scale_down_(p, exponent)
 
 
 def _picked(v: Tensor, index: Tensor) -> Tensor:
@@ -147,15 +163,18 @@ def linear_backward(
     flow: Float[Tensor, "L K_out batch"],
     statistics: Collector | None,
     child_flow: Float[Tensor, "nodes K batch"],
+    first: bool = False,
 ) -> None:
-    """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked."""
-    upper = per_sum(flow, sums)
+    """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked.
+
+    With ``first`` they are written: no child has another parent.
+    """
     row_blocks, column_blocks = _blocks(weight, nodes, 1)
     for rows in row_blocks:
         room = None if statistics is None else statistics.room(rows)
         fresh = statistics is not None and statistics.fresh
         for columns in column_blocks:
-            above = upper[rows, :, columns]
+            above = per_sum(flow, sums, rows, columns)
             product, _ = factors.product(nodes.v, rows, columns)
             if room is not None:
                 add_product(room, above, product.transpose(1, 2), fresh)
@@ -165,7 +184,10 @@ def linear_backward(
             below *= product
             into = child_flow[:, : factors.num_inputs, columns]
             for index in factors.at(rows):
-                into.index_add_(0, index, below[: len(index)])
+                if first:
+                    into.index_copy_(0, index, below[: len(index)])
+                else:
+                    into.index_add_(0, index, below[: len(index)])
         if statistics is not None:
             statistics.done(rows)
 

@@ -82,10 +82,15 @@ def finish(values: Tensor, log_scale: Tensor, out: Nodes) -> None:
     values /= out.peak.unsqueeze(1).clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def per_sum(flow: Tensor, nodes: Nodes) -> Tensor:
-    """∂log P/∂S of sums before the division by their peak; zero where they are."""
-    sums = nodes.v * nodes.peak.unsqueeze(1)
-    return torch.where(sums > 0, flow / sums, 0.0)
+def per_sum(flow: Tensor, nodes: Nodes, rows: slice, columns: slice) -> Tensor:
+    """∂log P/∂S of sums before the division by their peak, in scratch memory; zero where they are.
+
+    All are of a layer; rows are of its sums and columns of samples.
+    """
+    v, peak, flow = nodes.v[rows, :, columns], nodes.peak[rows, columns], flow[rows, :, columns]
+    sums = torch.mul(v, peak.unsqueeze(1), out=scratch("sums", v.shape, v))
+    result = torch.div(flow, sums, out=scratch("per sum", v.shape, v))
+    return result.masked_fill_(sums == 0, 0.0)
 
 
 # -- einsum layer: S_lk = W_lkij N_li N'_lj (eq. 5) ---------------------------------------------
@@ -152,11 +157,15 @@ def einsum_backward(
     flow: Float[Tensor, "L K_out batch"],
     statistics: Collector | None,
     child_flow: Float[Tensor, "nodes K batch"],
+    first: bool = False,
 ) -> None:
-    """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked."""
+    """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked.
+
+    With ``first`` they are written: no child has another parent.
+    """
     num, _, options = weight.shape
     batch = nodes.v.shape[-1]
-    upper = per_sum(flow, sums)
+    bring = Rows.put_ if first else Rows.add_
     cell = options * weight.element_size()
     budget, at_once = block_bytes(weight.device), rows_at_once(weight.device)
     row_blocks, column_blocks = blocks(num, batch, cell, budget, at_once)
@@ -166,7 +175,7 @@ def einsum_backward(
         room = None if statistics is None else statistics.room(rows)
         fresh = statistics is not None and statistics.fresh
         for columns in column_blocks:
-            above = upper[rows, :, columns]
+            above = per_sum(flow, sums, rows, columns)
             product = _outer(left[..., columns], right[..., columns])
             if room is not None:
                 add_product(room, above, product.flatten(1, 2).transpose(1, 2), fresh)
@@ -176,9 +185,9 @@ def einsum_backward(
             below *= product
             torch.sum(below, 2, out=to_left[..., columns])
             torch.sum(below, 1, out=to_right[..., columns])
-        children.left.add_(child_flow[:, : children.num_left], rows, to_left)
+        bring(children.left, child_flow[:, : children.num_left], rows, to_left)
         if children.right is not None:
-            children.right.add_(child_flow[:, : children.num_right], rows, to_right)
+            bring(children.right, child_flow[:, : children.num_right], rows, to_right)
         if statistics is not None:
             statistics.done(rows)
 
@@ -239,7 +248,6 @@ def mixing_backward(
     """
     num, count, K = weight.shape
     batch = flow.shape[-1]
-    upper = per_sum(flow, sums)
     cell = count * K * flow.element_size()
     row_blocks, column_blocks = blocks(num, batch, cell, block_bytes(flow.device))
     for rows in row_blocks:
@@ -250,7 +258,7 @@ def mixing_backward(
             room.zero_()
         for columns in column_blocks:
             terms = _terms(children.v[:, :K, columns], picked, relative[..., columns])
-            terms *= upper[rows, None, :, columns]
+            terms *= per_sum(flow, sums, rows, columns).unsqueeze(1)
             if room is not None:
                 room += terms.sum(-1)
             terms *= weight[rows].unsqueeze(-1)

@@ -88,6 +88,8 @@ class SumLayer(nn.Module, ABC):
     num_outputs: int
     #: Whether the fused backward pass needs the log-scales of what the layer read.
     needs_scales: bool = False
+    #: Whether no other layer reads what this one does, and this one reads everything once.
+    first: bool = False
 
     @property
     def slots(self) -> slice:
@@ -112,9 +114,9 @@ class SumLayer(nn.Module, ABC):
         have the shape of the values. ∂log P/∂weight goes to ``statistic``. What is returned, if
         anything, is to be called before the pass ends; layers below need not wait for it.
 
-        The torch kernels add to flows, which are 0 at first. The fused ones have gradients
-        ∂log P/∂v in their place, except for leaves, and write where this layer is the first to
-        reach a node, so that nothing need be there before: see :meth:`expect`.
+        The torch kernels add to flows, unless this layer is the ``first`` to reach all that it
+        reads. The fused ones have gradients ∂log P/∂v in their place, except for leaves, and decide
+        it node by node: see :meth:`expect`.
         """
 
     def expect(self, reached: set[int], num_leaf_nodes: int) -> None:

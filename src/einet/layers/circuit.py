@@ -143,9 +143,11 @@ class Circuit(nn.Module):
     def empty_flow(self, values: Values) -> dict[str, Tensor]:
         """Flows before a backward pass; the root's are to be written into ``["top"][-1]``.
 
-        With fused kernels they are gradients of values instead, except for leaves.
+        With fused kernels they are gradients of values instead, except for leaves. They are 0 where
+        some layer adds to them.
         """
-        new = torch.empty_like if values.fused else torch.zeros_like
+        written = values.fused or all(layer.first for layer in self.sum_layers)
+        new = torch.empty_like if written else torch.zeros_like
         return {"top": new(values.top.v), "body": new(values.body.v)}
 
     def flow_down_(

@@ -100,7 +100,7 @@ class EinsumLayer(ProductLayer):
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
     ) -> None:
         children, sums = self._children(), self.written(values)
-        kernel.einsum_backward(weight, values.body, children, sums, above, into, below)
+        kernel.einsum_backward(weight, values.body, children, sums, above, into, below, self.first)
 
     def _backpropagate_fused(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic

@@ -91,7 +91,7 @@ class LinearLayer(ProductLayer):
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
     ) -> None:
         children, sums = self._factors(), self.written(values)
-        kernel.linear_backward(weight, values.body, children, sums, above, into, below)
+        kernel.linear_backward(weight, values.body, children, sums, above, into, below, self.first)
 
     def _backpropagate_fused(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic

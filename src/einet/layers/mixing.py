@@ -34,6 +34,7 @@ class MixingLayer(SumLayer):
     counts: Int[Tensor, " regions"]
     ends: Int[Tensor, " regions_1"]
     needs_scales = True
+    first = True
 
     def __init__(
         self, children: list[list[int]], num_outputs: int, start: int, space: str = "body"

@@ -79,6 +79,7 @@ class ProductLayer(SumLayer):
         known = np.fromiter(reached, dtype=np.int64, count=len(reached))
         if len(children) == len(nodes):
             rows, add = nodes, np.isin(nodes, known)
+            self.first = not add.any()
             order = children = counts = np.zeros(0, dtype=np.int64)
         else:
             rows, add = np.arange(len(nodes)), np.zeros(len(nodes), dtype=bool)
