@@ -7,6 +7,7 @@ import torch
 import einet
 from einet.data.images import ArrayImages
 from einet.imaging import Pixels, Recipe
+from einet.imaging.recipe import pixel_tree
 from experiments.bootstrap import bootstrap_weights
 from experiments.images.settings import Settings
 
@@ -55,11 +56,7 @@ def structure(
             images.num_variables, settings.depth, settings.replicas, seed=seed
         )
     rows = pixels_of(settings, images).to_model(images.tensor().to(device))
-    information = "gaussian"
-    if settings.family != "gaussian":
-        # Counts need many images for each pair of states: 256 would be too many of them.
-        rows, information = rows // -(-256 // settings.levels), "discrete"
     weights = None if member == 0 else bootstrap_weights(len(images), seed)
-    return einet.chow_liu(
-        rows, weights=weights, information=information, trees=settings.trees, seed=seed
+    return pixel_tree(
+        rows, settings.family, settings.levels, weights=weights, trees=settings.trees, seed=seed
     )

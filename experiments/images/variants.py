@@ -131,10 +131,13 @@ def _grey(soften: float, initial: Initial) -> dict[str, Variant]:
     settings = {
         # The paper has no model of grey images: its recipe with fewer clusters of larger tables.
         "paper": Settings(family="categorical", clusters=10, prior_leaves=1.0),
-        # Leaves, on a learnt tree.
+        # Leaves, on a learnt tree; small ones are for a CPU.
         "binomial-chow-liu": replace(learnt, family="binomial"),
         "categorical-chow-liu": learnt,
         "soft-chow-liu": soft,
+        "binomial-chow-liu-32": replace(learnt, family="binomial", num_sums=32, epochs=15),
+        "categorical-chow-liu-32": replace(learnt, num_sums=32, epochs=15),
+        "soft-chow-liu-32": replace(soft, num_sums=32, epochs=15),
         # Structures.
         "soft-random-trees": replace(trees, soften=soften),
         "soft-halves": replace(halves, soften=soften),

@@ -122,6 +122,20 @@ def test_other_leaves_and_a_refinement(folder: Path, tmp_path: Path):
     assert "(discrete)" in run("evaluate", tmp_path / "m.einet", folder, "--size", "8x6")
 
 
+def test_a_structure_learnt_from_the_images(folder: Path, photo: Path, tmp_path: Path):
+    arguments = ["train", folder, "--output", tmp_path / "m.einet", *TRAIN, "--prior", "0.1"]
+    output = run(*arguments, "--structure", "chow-liu", "--refine", "1")
+    assert "gaussian leaves, Chow–Liu tree, K 2" in output
+    told = einet.load_metadata(tmp_path / "m.einet")["training"]["recipe"]
+    assert (told["structure"], told["max_variance"]) == ("chow_liu", 1.0)
+    loaded = einet.load(tmp_path / "m.einet")
+    assert isinstance(loaded, einet.ClusteredEinet)
+    assert loaded.num_clusters == 1
+    assert len(loaded.einets[0].graph.leaves) == 8 * 6 * 3
+    run("inpaint", tmp_path / "m.einet", photo, "--box", "0,0,4,6", "--output", tmp_path / "filled")
+    assert (tmp_path / "filled" / "mean.png").exists()
+
+
 class Pulled:
     """Ctrl-C in the course of some cluster."""
 
@@ -178,6 +192,8 @@ def test_a_checkpoint_that_is_not_resumed_is_replaced(
         (["--size", "99x99"], "smaller than size=(99, 99)"),
         (["--clusters", "61"], "clusters must be at most 60"),
         (["--axes", "none"], "axes must be one of vertical, both"),
+        (["--structure", "tree"], "structure must be poon-domingos or chow-liu, got 'tree'"),
+        (["--structure", "chow-liu", "--delta", "4"], "delta and axes are of Poon–Domingos"),
         (["--family", "beta"], "family must be one of gaussian"),
         (["--delta", "-1"], "delta must be positive"),
         (["--delta", "small"], "delta must be numbers, separated by commas, got 'small'"),

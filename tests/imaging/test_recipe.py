@@ -5,6 +5,8 @@ import torch
 
 import einet
 from einet.imaging import Recipe
+from einet.imaging.recipe import pixel_tree
+from einet.layers import LinearLayer
 
 
 def test_the_defaults_are_the_papers():
@@ -50,7 +52,44 @@ def test_a_model():
     assert found.max() <= 1e-2 * 255**2 * 1.0001
 
 
+def made(images: int = 200) -> torch.Tensor:
+    """3×4 images: columns are alike, rows are not."""
+    grey = torch.randint(0, 256, (images, 1, 4, 1), generator=torch.manual_seed(0))
+    noise = torch.randint(-9, 10, (images, 3, 4, 1), generator=torch.manual_seed(1))
+    return (grey + noise).clamp(0, 255).byte().flatten(1)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "categorical"])
+def test_a_learnt_tree(family: str):
+    rows, shape = made(), (3, 4, 1)
+    recipe = Recipe.tree(family=family, num_sums=3)
+    graph = recipe.graph(shape, rows)
+    assert graph == pixel_tree(rows, family)
+    model = recipe.model(shape, 2, rows=rows)
+    assert {layer.__class__ for layer in model.einets[0].circuit.sum_layers} == {LinearLayer}
+    history = model.fit(rows, epochs=3, progress=False)
+    assert all(means[-1] > means[0] for means in history.train)
+
+
+def test_the_tree_is_that_of_chow_liu():
+    rows = made()
+    assert pixel_tree(rows, "binomial", levels=4) == einet.chow_liu(rows // 64)
+    by_correlations = einet.chow_liu(rows, information="gaussian", trees=2, seed=3)
+    assert pixel_tree(rows, "gaussian", trees=2, seed=3) == by_correlations
+
+
+def test_a_tree_needs_rows():
+    with pytest.raises(ValueError, match="rows must be given for a Chow–Liu tree"):
+        Recipe.tree().model((3, 4, 1), num_clusters=1)
+    with pytest.raises(ValueError, match="delta and axes are of Poon–Domingos structures, not"):
+        Recipe.tree(delta=8)
+    with pytest.raises(ValueError, match=r"got delta=None, axes='both'"):
+        Recipe.tree(axes="both")
+
+
 def test_wrong_arguments():
+    with pytest.raises(ValueError, match="structure must be one of poon_domingos, chow_liu, got"):
+        Recipe(structure="chow-liu")
     with pytest.raises(ValueError, match="axes must be one of vertical, both, got 'horizontal'"):
         Recipe(axes="horizontal")
     with pytest.raises(ValueError, match="family must be one of gaussian, binomial, categorical"):

@@ -16,10 +16,24 @@ from einet.data.images import Images
 from einet.imaging import Pixels, Recipe, reading
 from einet.imaging.colour import as_colour
 
-__all__ = ["Training", "parse_delta", "train"]
+__all__ = ["Training", "recipe_of", "train"]
+
+_STRUCTURES = {"poon-domingos": Recipe, "chow-liu": Recipe.tree}
+# λ of a tree falls from --step-size to this.
+_LAST_STEP_SIZE = 0.02
 
 
-def parse_delta(text: str | None) -> list[float] | None:
+def recipe_of(
+    structure: str, num_sums: int | None, delta: str | None, axes: str, family: str
+) -> Recipe:
+    """The recipe that the command line asks for; without K, that of the structure."""
+    if structure not in _STRUCTURES:
+        raise ValueError(f"structure must be {' or '.join(_STRUCTURES)}, got {structure!r}")
+    K = {} if num_sums is None else {"num_sums": num_sums}
+    return _STRUCTURES[structure](delta=_parse_delta(delta), axes=axes, family=family, **K)
+
+
+def _parse_delta(text: str | None) -> list[float] | None:
     """Δ from ``"8"`` or ``"16,8,4"``."""
     try:
         return None if text is None else [float(part) for part in text.split(",")]
@@ -38,6 +52,7 @@ class Training:
     batch_size: int
     step_size: float
     last_step_size: float | None
+    prior: float
     refine: int
     precision: str
     checkpoint: Path
@@ -45,11 +60,19 @@ class Training:
     seed: int
     device: str | None
 
+    def learner(self, last_step_size: float | None) -> einet.StochasticEM:
+        """The paper's, unless λ is to fall or there is a prior."""
+        last = last_step_size if self.last_step_size is None else self.last_step_size
+        step = self.step_size if last is None else einet.linear(self.step_size, last)
+        return einet.StochasticEM(step, self._prior)
+
     @property
-    def learner(self) -> einet.StochasticEM:
-        if self.last_step_size is None:
-            return einet.StochasticEM(self.step_size)
-        return einet.StochasticEM(einet.linear(self.step_size, self.last_step_size))
+    def refiner(self) -> einet.EM:
+        return einet.EM(self._prior)
+
+    @property
+    def _prior(self) -> einet.Prior | None:
+        return einet.Prior(self.prior, self.prior) if self.prior else None
 
     @property
     def second_checkpoint(self) -> Path:
@@ -64,19 +87,22 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
     pixels = Pixels(images.image_shape, colour=as_colour(how.colour))
     if pixels.colour != "rgb" and recipe.family != "gaussian":
         raise ValueError(f"colour must be rgb for {recipe.family} leaves, got {how.colour!r}")
-    clusters = _clusters(how, len(images))
+    clusters = _clusters(how, len(images), recipe.is_tree)
     device = as_device(how.device)
     with counting("reading", len(images)) as progress:
         images = reading.in_memory(images, progress)
     rows = images if pixels.colour == "rgb" else pixels.to_model(images.tensor())
     precision: Any = how.precision
+    seen = None
+    if recipe.is_tree:
+        typer.echo("learning a Chow–Liu tree")
+        seen = pixels.to_model(images.tensor().to(device))
     model = recipe.model(
-        images.image_shape, clusters, seed=how.seed, precision=precision, device=device
+        images.image_shape, clusters, rows=seen, seed=how.seed, precision=precision, device=device
     )
-    steps = np.atleast_1d(recipe.delta_for(images.image_shape[1]))
-    delta = ", ".join(f"{step:g}" for step in steps)
+    del seen
     typer.echo(
-        f"{recipe.family} leaves, Poon–Domingos structure with Δ {delta} ({recipe.axes} cuts), "
+        f"{recipe.family} leaves, {_structure(recipe, images.image_shape[1])}, "
         f"K {recipe.num_sums}, {model.num_parameters:,} parameters, on {device}"
     )
     if how.checkpoint.exists() and not how.resume:
@@ -86,7 +112,7 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
         rows,
         epochs=how.epochs,
         batch_size=how.batch_size,
-        optimizer=how.learner,
+        optimizer=how.learner(_LAST_STEP_SIZE if recipe.is_tree else None),
         seed=how.seed,
         checkpoint=how.checkpoint,
         resume=how.resume,
@@ -105,6 +131,7 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
             rows,
             epochs=how.refine,
             batch_size=how.batch_size,
+            optimizer=how.refiner,
             seed=how.seed,
             checkpoint=how.second_checkpoint,
             resume=how.resume,
@@ -120,7 +147,17 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
     typer.echo(f"wrote {how.output}")
 
 
-def _clusters(how: Training, images: int) -> int:
+def _structure(recipe: Recipe, width: int) -> str:
+    """In words."""
+    if recipe.is_tree:
+        return "Chow–Liu tree"
+    steps = ", ".join(f"{step:g}" for step in np.atleast_1d(recipe.delta_for(width)))
+    return f"Poon–Domingos structure with Δ {steps} ({recipe.axes} cuts)"
+
+
+def _clusters(how: Training, images: int, is_tree: bool) -> int:
+    if how.clusters is None and is_tree:
+        return 1
     if how.clusters is None:
         count = Recipe.clusters_for(images)
         few = "" if count == 100 else ": one for each 100 images"

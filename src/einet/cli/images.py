@@ -42,9 +42,19 @@ def train(
     limit: Limit = None,
     clusters: Annotated[
         int | None,
-        typer.Option(min=1, help="By default 100, or one for each 100 images if there are fewer."),
+        typer.Option(
+            min=1,
+            help="By default 100, or one for each 100 images if there are fewer; 1 for a tree.",
+        ),
     ] = None,
-    num_sums: Annotated[int, typer.Option(min=1, help="K, the sums in each region.")] = 40,
+    structure: Annotated[
+        str,
+        typer.Option(help="poon-domingos, or chow-liu: a tree that is learnt from the images."),
+    ] = "poon-domingos",
+    num_sums: Annotated[
+        int | None,
+        typer.Option(min=1, help="K, the sums in each region: 40, or 64 for a tree."),
+    ] = None,
     delta: Annotated[
         str | None,
         typer.Option(help="Δ, the step between cuts; a quarter of the width. Or several: 16,8,4."),
@@ -59,8 +69,12 @@ def train(
     ] = "rgb",
     step_size: Annotated[float, typer.Option(help="λ of stochastic EM, at most 1.")] = 0.5,
     last_step_size: Annotated[
-        float | None, typer.Option(help="λ falls to this in the course of training.")
+        float | None,
+        typer.Option(help="λ falls to this in the course of training; for a tree to 0.02."),
     ] = None,
+    prior: Annotated[
+        float, typer.Option(min=0, help="Pseudo-count of a prior on all parameters, 0 for none.")
+    ] = 0.0,
     refine: Annotated[
         int, typer.Option(min=0, help="Epochs of EM on the mixture as a whole, afterwards.")
     ] = 0,
@@ -73,12 +87,15 @@ def train(
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
-    """Train a mixture of Einets, one for each cluster of images, by the paper's recipe."""
+    """Train a mixture of Einets, one for each cluster of images, by the paper's recipe.
+
+    Or, with --structure chow-liu, a single Einet whose structure is learnt from the images: mostly
+    the better likelihood.
+    """
     from einet.cli import image_commands, image_training
-    from einet.imaging import Recipe
 
     with plain_errors():
-        recipe = Recipe(num_sums, image_training.parse_delta(delta), axes, family)
+        recipe = image_training.recipe_of(structure, num_sums, delta, axes, family)
         channels = 1 if grey else None
         images = image_commands.open_set(data, kind, split, size, crop, channels, limit)
         image_training.train(
@@ -92,6 +109,7 @@ def train(
                 batch_size,
                 step_size,
                 last_step_size,
+                prior,
                 refine,
                 precision,
                 checkpoint or output.with_name(f"{output.name}.checkpoint"),

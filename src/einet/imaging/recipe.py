@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import torch
 
 from einet.clustered import ClusteredEinet
 from einet.families import Binomial, Categorical, ExponentialFamily, Gaussian
 from einet.kernels.dispatch import Precision
-from einet.structures import RegionGraph, poon_domingos
+from einet.structures import RegionGraph, chow_liu, poon_domingos
 from einet.structures.arguments import as_int
 
-__all__ = ["Axes", "LeafKind", "Recipe"]
+__all__ = ["Axes", "LeafKind", "Recipe", "Structure", "pixel_tree"]
 
 Axes = Literal["vertical", "both"]
 LeafKind = Literal["gaussian", "binomial", "categorical"]
+Structure = Literal["poon_domingos", "chow_liu"]
 
 _MOST_CLUSTERS, _IMAGES_EACH = 100, 100
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A Poon–Domingos structure for images of bytes, with leaves to match; defaults: the paper's.
+    """A structure for images of bytes, with leaves to match; the defaults are the paper's.
+
+    :meth:`tree` is the other one to begin with: in place of cuts that are the same for all images,
+    what is next to what is learnt from them.
 
     Args:
         num_sums: K.
@@ -33,6 +37,8 @@ class Recipe:
         axes: ``"vertical"`` for cuts from top to bottom only, or ``"both"``.
         family: Gaussian leaves as in the paper, or Binomial or Categorical ones over 256 values.
         min_variance, max_variance: Bounds of Gaussian leaves, on the scale ``byte / 255``.
+        structure: ``"poon_domingos"``, or ``"chow_liu"`` for a tree that is learnt from rows: delta
+            and axes have no meaning then, and sums are linear.
 
     Example:
         >>> recipe = Recipe()
@@ -40,6 +46,8 @@ class Recipe:
         RegionGraph(num_variables=3072, regions=10, leaves=4, partitions=10, layers=4)
         >>> recipe.clusters_for(73_257), recipe.clusters_for(950), recipe.clusters_for(40)
         (100, 9, 1)
+        >>> Recipe.tree().graph((2, 2, 1), rows=torch.arange(40).view(10, 4) % 7)
+        RegionGraph(num_variables=4, regions=6, leaves=4, partitions=2, layers=3)
     """
 
     num_sums: int = 40
@@ -48,13 +56,28 @@ class Recipe:
     family: str = "gaussian"
     min_variance: float | int = 1e-6
     max_variance: float | int = 1e-2
+    structure: str = "poon_domingos"
 
     def __post_init__(self) -> None:
-        for name, kinds in (("axes", get_args(Axes)), ("family", get_args(LeafKind))):
-            if getattr(self, name) not in kinds:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}"
-                )
+        for name, kinds in (("axes", Axes), ("family", LeafKind), ("structure", Structure)):
+            if getattr(self, name) not in get_args(kinds):
+                known = ", ".join(get_args(kinds))
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        if self.is_tree and (self.delta is not None or self.axes != "vertical"):
+            raise ValueError(
+                "delta and axes are of Poon–Domingos structures, not of Chow–Liu trees; got "
+                f"delta={self.delta}, axes={self.axes!r}"
+            )
+
+    @staticmethod
+    def tree(**changes: Any) -> Recipe:
+        """A Chow–Liu tree with K 64, and variances as large as the images want them."""
+        return replace(Recipe(num_sums=64, max_variance=1.0, structure="chow_liu"), **changes)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the structure is learnt from rows."""
+        return self.structure == "chow_liu"
 
     @staticmethod
     def clusters_for(num_images: int) -> int:
@@ -65,9 +88,13 @@ class Recipe:
         """Δ for images of some width."""
         return max(1.0, width / 4) if self.delta is None else self.delta
 
-    def graph(self, shape: tuple[int, int, int]) -> RegionGraph:
-        """The structure for images of height, width and channels."""
+    def graph(self, shape: tuple[int, int, int], rows: Any = None) -> RegionGraph:
+        """The structure for images of height, width and channels; of these rows, if learnt."""
         height, width, channels = shape
+        if self.is_tree:
+            if rows is None:
+                raise ValueError("rows must be given for a Chow–Liu tree: it is learnt from them")
+            return pixel_tree(rows, self.family)
         axes = [1] if self.axes == "vertical" else [0, 1]
         return poon_domingos((height, width), self.delta_for(width), axes, channels)
 
@@ -85,17 +112,40 @@ class Recipe:
         shape: tuple[int, int, int],
         num_clusters: int,
         *,
+        rows: Any = None,
         seed: int = 0,
         precision: Precision = "highest",
         device: torch.device | str | None = None,
     ) -> ClusteredEinet:
-        """A mixture of so many Einets over bytes, yet to be trained."""
+        """A mixture of so many Einets over bytes, yet to be trained.
+
+        Args:
+            shape: Height, width and channels.
+            num_clusters: The number of Einets; all have the same structure.
+            rows: What a Chow–Liu tree is learnt from: images as the model will see them.
+            seed, precision, device: As those of :class:`~einet.ClusteredEinet`.
+        """
         return ClusteredEinet(
-            self.graph(shape),
+            self.graph(shape, rows),
             self.leaves(),
             self.num_sums,
             as_int("num_clusters", num_clusters, minimum=1),
+            sums="linear" if self.is_tree else "einsum",
             seed=seed,
             precision=precision,
             device=device,
         )
+
+
+def pixel_tree(rows: Any, family: str, levels: int = 16, **options: Any) -> RegionGraph:
+    """The Chow–Liu tree of images.
+
+    Args:
+        rows: Images ``[images, variables]``, as the model sees them.
+        family: Of the leaves. If they are Gaussian the tree is by correlations, else by counts.
+        levels: So many grey values are told apart for that: 256 would need far more images.
+        options: More for :func:`~einet.chow_liu`.
+    """
+    if family == "gaussian":
+        return chow_liu(rows, information="gaussian", **options)
+    return chow_liu(torch.as_tensor(rows) // -(-256 // levels), **options)
