@@ -137,7 +137,6 @@ def _grey(soften: float, initial: Initial) -> dict[str, Variant]:
         "soft-chow-liu": soft,
         "binomial-chow-liu-32": replace(learnt, family="binomial", num_sums=32, epochs=15),
         "categorical-chow-liu-32": replace(learnt, num_sums=32, epochs=15),
-        "soft-chow-liu-32": replace(soft, num_sums=32, epochs=15),
         # Structures.
         "soft-random-trees": replace(trees, soften=soften),
         "soft-halves": replace(halves, soften=soften),
