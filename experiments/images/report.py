@@ -40,6 +40,7 @@ _COLUMNS = [
     "parameters",
     "s",
     "MiB",
+    "device",
     "settings",
 ]
 
@@ -50,9 +51,8 @@ def markdown(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     for dataset, records in results.items():
         if not records:
             continue
-        devices = sorted({record["device"] for record in records.values()})
         shape = "×".join(str(size) for size in next(iter(records.values()))["image_shape"])
-        parts.append(f"## {_TITLES[dataset]}, {shape} ({', '.join(devices)})\n")
+        parts.append(f"## {_TITLES[dataset]}, {shape}\n")
         parts.append(table(_COLUMNS, (_cells(name, record) for name, record in records.items())))
         parts.append("")
     return "\n".join(parts)
@@ -75,6 +75,7 @@ def _cells(name: str, record: dict[str, Any]) -> list[str]:
         f"{record['parameters']:,}",
         seconds,
         f"{record['peak_mib']:,.0f}",
+        record["device"],
         f"`{Settings(**known).differing(but=('train_rows', 'valid_rows', 'test_rows'))}`",
     ]
 
