@@ -182,6 +182,7 @@ class ClusteredEinet(Mixture):
         transform: Transform | None = None,
         clusters: Any = None,
         kmeans_iterations: int = 100,
+        from_clusters: bool = False,
         seed: int = 0,
         device: torch.device | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -206,6 +207,9 @@ class ClusteredEinet(Mixture):
                 given some rows as a tensor on the model's device. Queries expect what it returns.
             clusters: The cluster of each row, in place of k-means.
             kmeans_iterations: The most iterations of k-means.
+            from_clusters: Whether entry k of all leaves and sums of a component starts out as one
+                of K clusters within its cluster, as with ``Einet.initialize(clusters=True)``. With
+                linear sums EM often ends in a better place from there.
             seed: Seed of everything random.
             device: Where to move the model before training; it stays there.
             checkpoint: A file for the state of the training, written every half a minute and at the
@@ -221,6 +225,8 @@ class ClusteredEinet(Mixture):
                 "optimizer must be an einet.StochasticEM, EM or Gradient, "
                 f"got {type(learner).__name__}"
             )
+        if not isinstance(from_clusters, bool):
+            raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
         began = time.perf_counter()
         if device is not None:
             self.to(device)
@@ -228,7 +234,7 @@ class ClusteredEinet(Mixture):
         given = None if clusters is None else self._given(clusters, len(source))
         history = train_clusters(
             self.einets,
-            Run(source, learner, epochs, batch_size, seed),
+            Run(source, learner, epochs, batch_size, seed, from_clusters),
             kmeans_iterations if given is None else given,
             checkpoint,
             resume,

@@ -177,6 +177,24 @@ def test_one_cluster_and_other_learners(x: Tensor):
         assert abs(model.log_normalizer().item()) < 1e-5
 
 
+def test_states_that_start_as_clusters(x: Tensor):
+    """Within one cluster of rows there are three kinds, which the states then are."""
+
+    def first_epoch(**options: Any) -> float:
+        tree = einet.chow_liu((x > 4).int())
+        model = ClusteredEinet(tree, einet.Gaussian(), 3, 1, sums="linear")
+        return model.fit(x, **{**OPTIONS, "epochs": 1}, **options).train[0][0]
+
+    assert first_epoch(from_clusters=True) > first_epoch() + 0.5
+    assert first_epoch(from_clusters=True) == first_epoch(from_clusters=True)
+    missing = torch.where(torch.arange(90)[:, None] % 4 == torch.arange(4), NAN, x)
+    missing[:30, 2] = NAN
+    model = make()
+    clusters = torch.arange(90) // 30
+    model.fit(missing, from_clusters=True, clusters=clusters, **OPTIONS)
+    assert model.log_prob(missing).isfinite().all()
+
+
 def test_priors(x: Tensor):
     free, held = make(), make()
     optimizer = StochasticEM(0.5, einet.Prior(sums=5.0, leaves=1e6))
@@ -305,6 +323,7 @@ def test_without_a_file_resume_begins_anew(x: Tensor, path: Path, whole: Cluster
         ({"optimizer": StochasticEM(einet.linear(0.5, 0.1))}, "optimizer was"),
         ({"optimizer": StochasticEM(0.5, einet.Prior(sums=1.0))}, "optimizer was"),
         ({"kmeans_iterations": 7}, "clusters was"),
+        ({"from_clusters": True}, "from_clusters was False and is True"),
         ({"clusters": [0, 1, 2] * 30}, "clusters was"),
         ({"transform": lambda x: 2 * x}, "data was"),
     ],
@@ -348,6 +367,8 @@ def test_bad_arguments(x: Tensor, tmp_path: Path):
         model.fit(x, **{**OPTIONS, "seed": -1})
     with pytest.raises(TypeError, match="optimizer"):
         model.fit(x, optimizer=StochasticEM, **OPTIONS)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="from_clusters"):
+        model.fit(x, from_clusters="rows", **OPTIONS)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"train must have shape \[rows, 4\]"):
         model.fit(x[:, :3], **OPTIONS)
     with pytest.raises(ValueError, match="clusters must lie between 0 and 2"):

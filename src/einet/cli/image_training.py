@@ -19,8 +19,8 @@ from einet.imaging.colour import as_colour
 __all__ = ["Training", "recipe_of", "train"]
 
 _STRUCTURES = {"poon-domingos": Recipe, "chow-liu": Recipe.tree}
-# λ of a tree falls from --step-size to this.
-_LAST_STEP_SIZE = 0.02
+# λ, and what it falls to unless it is given: constant in the paper, best for trees.
+_STEP_SIZES, _STEP_SIZES_OF_TREES = (0.5, None), (1.0, 0.01)
 
 
 def recipe_of(
@@ -50,7 +50,7 @@ class Training:
     clusters: int | None
     epochs: int
     batch_size: int
-    step_size: float
+    step_size: float | None
     last_step_size: float | None
     prior: float
     refine: int
@@ -60,11 +60,14 @@ class Training:
     seed: int
     device: str | None
 
-    def learner(self, last_step_size: float | None) -> einet.StochasticEM:
+    def learner(self, is_tree: bool) -> einet.StochasticEM:
         """The paper's, unless λ is to fall or there is a prior."""
-        last = last_step_size if self.last_step_size is None else self.last_step_size
-        step = self.step_size if last is None else einet.linear(self.step_size, last)
-        return einet.StochasticEM(step, self._prior)
+        first, last = _STEP_SIZES_OF_TREES if is_tree else _STEP_SIZES
+        if self.step_size is not None:
+            first, last = self.step_size, None
+        if self.last_step_size is not None:
+            last = self.last_step_size
+        return einet.StochasticEM(first if last is None else einet.linear(first, last), self._prior)
 
     @property
     def refiner(self) -> einet.EM:
@@ -112,7 +115,8 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
         rows,
         epochs=how.epochs,
         batch_size=how.batch_size,
-        optimizer=how.learner(_LAST_STEP_SIZE if recipe.is_tree else None),
+        optimizer=how.learner(recipe.is_tree),
+        from_clusters=recipe.is_tree,
         seed=how.seed,
         checkpoint=how.checkpoint,
         resume=how.resume,

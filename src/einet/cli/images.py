@@ -67,10 +67,14 @@ def train(
         str,
         typer.Option(help="Variables of a pixel: rgb, or ycocg, brightness and two differences."),
     ] = "rgb",
-    step_size: Annotated[float, typer.Option(help="λ of stochastic EM, at most 1.")] = 0.5,
-    last_step_size: Annotated[
+    step_size: Annotated[
         float | None,
-        typer.Option(help="λ falls to this in the course of training; for a tree to 0.02."),
+        typer.Option(
+            help="λ of stochastic EM, at most 1: 0.5; for a tree it falls from 1 to 0.01."
+        ),
+    ] = None,
+    last_step_size: Annotated[
+        float | None, typer.Option(help="λ falls to this in the course of training.")
     ] = None,
     prior: Annotated[
         float, typer.Option(min=0, help="Pseudo-count of a prior on all parameters, 0 for none.")

@@ -111,6 +111,7 @@ def settings_of(task: str, models: Sequence[Einet], run: Run) -> dict[str, Any]:
         "epochs": run.epochs,
         "batch_size": run.batch_size,
         "seed": run.seed,
+        "from_clusters": run.from_clusters,
     }
 
 

@@ -11,12 +11,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from einet.data.batch import Batch
 from einet.learning.checkpoint import Checkpoint, floating_state, settings_of
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM, StochasticEM
 from einet.learning.epoch import Run, generator_of
 from einet.learning.history import Stopped
 from einet.learning.initialize import initialize_leaves
+from einet.learning.initialize_clusters import initialize_from_clusters
 from einet.learning.kmeans import kmeans
 from einet.learning.rows import Rows
 from einet.model import Einet
@@ -205,16 +207,24 @@ class _Training:
         start.circuit.randomize(generator)
         initialize_leaves(start.leaf, None, generator)
         start.to(self.source.device)
-        self._initialize(start, Rows(self.source.whole, self.source.device), generator)
+        data = self._some(Rows(self.source.whole, self.source.device), generator)
+        initialize_leaves(start.leaf, data, generator)
         return start
 
-    def _initialize(self, model: Einet, rows: Rows, generator: torch.Generator) -> None:
+    def _initialize(self, component: Einet, rows: Rows, generator: torch.Generator) -> None:
+        """Let a component start from the rows of its cluster."""
+        data = self._some(rows, generator)
+        if self.run.from_clusters:
+            initialize_from_clusters(component, data, generator)
+        else:
+            initialize_leaves(component.leaf, data, generator)
+
+    def _some(self, rows: Rows, generator: torch.Generator) -> Batch:
+        """Rows as the model sees them, or some of very many."""
         data, most = rows.batch, max(1, _MOST_CELLS // self.source.num_variables)
         if len(data) > most:
             data = data[torch.randperm(len(data), generator=generator)[:most]]
-        data = self.source.seen(data.to(self.source.device))
-        initialize_leaves(model.leaf, data, generator)
-        model.initialized = True
+        return self.source.seen(data.to(self.source.device))
 
     def _train(self, number: int, start: Einet, bar: Bar, interrupt: Interrupt) -> bool:
         """Train a cluster's component; whether it could be finished."""

@@ -42,6 +42,7 @@ class Run:
         epochs: The number of passes.
         batch_size: The largest number of rows in a mini-batch.
         seed: Seed of everything random.
+        from_clusters: Whether states start out as clusters of rows.
     """
 
     source: Source
@@ -49,6 +50,7 @@ class Run:
     epochs: int
     batch_size: int
     seed: int
+    from_clusters: bool = False
 
     def start_learner(self, model: Einet, rows: Rows) -> None:
         """``learner.start``; with the rows, which are to be converted, only if it looks at them."""
