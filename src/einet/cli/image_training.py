@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import typer
+from torch import Tensor
 
 import einet
 from einet.cli.console import as_device, counting
@@ -26,11 +27,13 @@ _STEP_SIZES, _STEP_SIZES_OF_TREES = (0.5, None), (1.0, 0.01)
 def recipe_of(
     structure: str, num_sums: int | None, delta: str | None, axes: str, family: str
 ) -> Recipe:
-    """The recipe that the command line asks for; without K, that of the structure."""
+    """What the command line asks for; without ``num_sums``, with that of the structure."""
     if structure not in _STRUCTURES:
         raise ValueError(f"structure must be {' or '.join(_STRUCTURES)}, got {structure!r}")
-    K = {} if num_sums is None else {"num_sums": num_sums}
-    return _STRUCTURES[structure](delta=_parse_delta(delta), axes=axes, family=family, **K)
+    chosen = {"delta": _parse_delta(delta), "axes": axes, "family": family}
+    if num_sums is not None:
+        chosen["num_sums"] = num_sums
+    return _STRUCTURES[structure](**chosen)
 
 
 def _parse_delta(text: str | None) -> list[float] | None:
@@ -99,7 +102,7 @@ def train(images: Images, recipe: Recipe, how: Training) -> None:
     seen = None
     if recipe.is_tree:
         typer.echo("learning a Chow–Liu tree")
-        seen = pixels.to_model(images.tensor().to(device))
+        seen = (rows if isinstance(rows, Tensor) else rows.tensor()).to(device)
     model = recipe.model(
         images.image_shape, clusters, rows=seen, seed=how.seed, precision=precision, device=device
     )

@@ -167,7 +167,7 @@ def linear_backward(
 ) -> None:
     """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked.
 
-    With ``first`` they are written: no child has another parent.
+    With ``first`` they are written: nothing is there yet, and no child occurs twice.
     """
     row_blocks, column_blocks = _blocks(weight, nodes, 1)
     for rows in row_blocks:

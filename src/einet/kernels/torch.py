@@ -161,7 +161,7 @@ def einsum_backward(
 ) -> None:
     """Add the children's flows to ``child_flow``; hand over ∂/∂W (n of eq. 6) if asked.
 
-    With ``first`` they are written: no child has another parent.
+    With ``first`` they are written: nothing is there yet, and no child occurs twice.
     """
     num, _, options = weight.shape
     batch = nodes.v.shape[-1]

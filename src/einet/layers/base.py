@@ -88,7 +88,7 @@ class SumLayer(nn.Module, ABC):
     num_outputs: int
     #: Whether the fused backward pass needs the log-scales of what the layer read.
     needs_scales: bool = False
-    #: Whether no other layer reads what this one does, and this one reads everything once.
+    #: Whether no layer above reads what this one does, and this one reads everything once.
     first: bool = False
 
     @property
