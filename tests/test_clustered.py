@@ -16,6 +16,11 @@ import einet
 from einet import ClusteredEinet, reference, replay
 from einet.clustered import _stand_ins
 from einet.data.batch import as_batch
+from einet.learning.cohort import Pupil, Together
+from einet.learning.console import Interrupt
+from einet.learning.epoch import Run, generator_of
+from einet.learning.rows import Rows
+from einet.learning.source import Source
 
 NAN = float("nan")
 GRID = einet.poon_domingos((2, 3), delta=1)
@@ -229,7 +234,8 @@ class TestGPU:
 
     @pytest.mark.parametrize("missing", [False, True])
     @pytest.mark.parametrize("prior", [None, einet.Prior(sums=2.0, leaves=1.0)], ids=["", "prior"])
-    def test_as_on_the_cpu(self, missing: bool, prior: einet.Prior | None):
+    @pytest.mark.parametrize("together", [1, 2, 4])
+    def test_as_on_the_cpu(self, missing: bool, prior: einet.Prior | None, together: int):
         x, clusters = self.rows(400), torch.arange(400) % 4
         # Clusters of several sizes, one of them smaller than a batch.
         clusters[:250], clusters[250:260] = 0, 3
@@ -239,9 +245,8 @@ class TestGPU:
         for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
             model = ClusteredEinet(GRID, einet.Gaussian(), 4, 4, dtype=dtype, device=device)
             optimizer = einet.StochasticEM(0.3, prior)
-            model.fit(
-                x, epochs=4, batch_size=64, clusters=clusters, optimizer=optimizer, progress=False
-            )
+            options = {"clusters": clusters, "optimizer": optimizer, "together": together}
+            model.fit(x, epochs=4, batch_size=64, progress=False, **options)
             models[device] = model
         with torch.no_grad():
             exact = models["cpu"].log_prob(x)
@@ -255,7 +260,7 @@ class TestGPU:
         x = self.rows(900)
         model = ClusteredEinet(GRID, einet.Gaussian(), 4, 12, device="cuda")
         optimizer = einet.StochasticEM(0.3, einet.Prior(sums=1.0, leaves=1.0))
-        model.fit(x, epochs=4, batch_size=32, optimizer=optimizer, progress=False)
+        model.fit(x, epochs=4, batch_size=32, optimizer=optimizer, together=1, progress=False)
         with torch.no_grad():
             for _ in range(3):
                 model.log_prob(x.cuda())
@@ -265,6 +270,24 @@ class TestGPU:
         assert {key[0] for key in kept} == {"log_likelihood", "step"}
         assert len(kept) <= 3
         assert all(recording._graph is not None for recording in kept.values())
+
+    def test_many_are_recorded_and_forgotten(self, monkeypatch):
+        kept, real = [], Together.close
+
+        def close(self: Together) -> None:
+            for many in self._models.values():
+                kept.append((many.count, list(replay._of_models[many]._kept.values())))
+            real(self)
+            assert not any(many in replay._of_models for many in self._models.values())
+
+        monkeypatch.setattr(Together, "close", close)
+        model = ClusteredEinet(GRID, einet.Gaussian(), 4, 12, device="cuda")
+        clusters = torch.arange(900) % 12
+        model.fit(self.rows(900), clusters=clusters, epochs=4, batch_size=32, progress=False)
+        ((count, recordings),) = kept
+        # A power of two; 75 rows each make three mini-batches.
+        assert count == 16
+        assert all(recording._graph is not None for recording in recordings)
 
     def test_the_same_twice(self):
         x, states = self.rows(300), []
@@ -277,12 +300,26 @@ class TestGPU:
             torch.testing.assert_close(states[1][name], value, rtol=0, atol=0, equal_nan=True)
 
     @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-    def test_steps_do_not_wait_for_the_device(self):
-        from einet.learning.console import Interrupt
-        from einet.learning.epoch import Run, generator_of
-        from einet.learning.rows import Rows
-        from einet.learning.source import Source
+    @pytest.mark.parametrize("prior", [None, einet.Prior(sums=2.0, leaves=1.0)], ids=["", "prior"])
+    def test_steps_together_do_not_wait_for_the_device(self, prior: einet.Prior | None):
+        x = self.rows(100)
+        source = Source(x, None, 6, torch.device("cuda", 0), lambda x: x / 2)
+        cohort = Together(Run(source, einet.StochasticEM(0.3, prior), 4, 32, 0))
+        model = einet.Einet(GRID, einet.Gaussian(), 4, device="cuda").initialize(x)
+        parts = torch.arange(100).split([40, 60])
+        cohort.begin([Pupil(model, part, generator_of(0)) for part in parts])
+        for epoch in range(4):
+            if epoch == 2:
+                torch.cuda.synchronize()
+                torch.cuda.set_sync_debug_mode("error")
+            try:
+                assert cohort.learn_epoch(epoch, Interrupt()) is not None
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        cohort.close()
 
+    @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+    def test_steps_do_not_wait_for_the_device(self):
         x = self.rows(100)
         model = einet.Einet(GRID, einet.Gaussian(), 4, device="cuda").initialize(x)
         source = Source(x, None, 6, model.device, lambda x: x / 2)

@@ -18,6 +18,7 @@ from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision
 from einet.learning.checkpoint import Checkpoint, settings_of
 from einet.learning.clusters import ClusterHistory, train_clusters
+from einet.learning.cohort import together_works
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM, StochasticEM
 from einet.learning.epoch import Run
@@ -183,6 +184,7 @@ class ClusteredEinet(Mixture):
         clusters: Any = None,
         kmeans_iterations: int = 100,
         from_clusters: bool = False,
+        together: int | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -210,6 +212,11 @@ class ClusteredEinet(Mixture):
             from_clusters: Whether entry k of all leaves and sums of a component starts out as one
                 of K clusters within its cluster, as with ``Einet.initialize(clusters=True)``. With
                 linear sums EM often ends in a better place from there.
+            together: How many clusters' Einets learn at the same time, as one circuit with all
+                their sums, by :class:`~einet.StochasticEM` alone. By default 1 on a CPU, and on a
+                GPU as many as keep it busy: there one at a time takes longer. Results differ by
+                rounding, and with a prior by what mini-batches have of it: as much each, in place
+                of their rows' share.
             seed: Seed of everything random.
             device: Where to move the model before training; it stays there.
             checkpoint: A file for the state of the training, written every half a minute and at the
@@ -227,6 +234,13 @@ class ClusteredEinet(Mixture):
             )
         if not isinstance(from_clusters, bool):
             raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
+        if together is not None:
+            together = as_int("together", together, minimum=1)
+            if together > 1 and not together_works(learner):
+                raise ValueError(
+                    f"together must be 1 or None with {type(learner).__name__}, got {together}: "
+                    "only einet.StochasticEM trains several Einets at the same time"
+                )
         began = time.perf_counter()
         if device is not None:
             self.to(device)
@@ -240,10 +254,11 @@ class ClusteredEinet(Mixture):
             resume,
             progress,
             self._stand_in(),
+            together,
         )
         history.clustering_seconds = time.perf_counter() - began - history.training_seconds
         shares = torch.tensor(history.sizes, dtype=torch.float64)
-        shares[len(history.train) :] = 0
+        shares *= torch.tensor([bool(means) for means in history.train])
         if shares.sum() > 0:
             self.log_weights.data.copy_((shares / shares.sum()).log())
         return history

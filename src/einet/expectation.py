@@ -28,9 +28,9 @@ class Expectation:
     """What an E-step finds: flows into the leaves (p_L of eq. 6), and sums over the rows.
 
     The sums are the weighted log-likelihood, the weights, the number of impossible rows, and the
-    expected count of each class.
+    expected count of each class; for models side by side the first two, with a column for each.
     """
 
     evidence: list
     flow: Float[Tensor, "leaf_nodes leaves batch"]
-    sums: Float[Tensor, " sums"]
+    sums: Float[Tensor, "*sums"]

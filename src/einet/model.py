@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet import autograd, replay
+from einet.base import Model
 from einet.classes import class_posterior, log_sum_classes, mask_classes
 from einet.data.batch import Batch, as_batch
 from einet.families import ExponentialFamily
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Einet"]
 
 
-class Einet(Passes):
+class Einet(Passes, Model):
     r"""An Einsum Network: a region graph with vectors of sums and of exponential-family leaves.
 
     In the paper's notation every leaf region holds K densities of the EF tensor
@@ -318,16 +319,6 @@ class Einet(Passes):
     def _tracked(self) -> bool:
         """Whether gradients are asked for."""
         return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
-
-    # Every model has a class prior, and asking for all parameters takes longer than some calls.
-
-    @property
-    def device(self) -> torch.device:
-        return self.log_class_prior.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.log_class_prior.dtype
 
     def _as_batch(self, x: Any, observed: Any, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from einet.base import Model
 from einet.classes import class_posterior, mask_classes
 from einet.data.batch import Batch
 from einet.expectation import EinetValues, Expectation
@@ -35,13 +34,24 @@ _CPU_PIECE_BYTES = 256 << 20
 _GPU_PIECE_BYTES, _GPU_PIECES = (1 << 30, 1 << 32), 16
 
 
-class Passes(Model):
+class Passes(nn.Module):
     """What an Einet does with a batch that has been checked."""
 
     leaf: LeafLayer
     circuit: Circuit
     log_class_prior: Tensor
     num_leaves: int
+    num_classes: int
+
+    # Every model has a class prior, and asking for all parameters takes longer than some calls.
+
+    @property
+    def device(self) -> torch.device:
+        return self.log_class_prior.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.log_class_prior.dtype
 
     # -- rows ----------------------------------------------------------------------------------
 

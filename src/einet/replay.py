@@ -21,15 +21,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from einet.data.batch import Batch
 from einet.learning.statistics import EinetStatistics
 
 if TYPE_CHECKING:
-    from einet.base import Model
     from einet.learning.prior import PseudoCounts
-    from einet.model import Einet
+    from einet.passes import Passes
 
 __all__ = ["expect", "forget", "log_likelihood", "step"]
 
@@ -43,11 +42,11 @@ _of_models: WeakKeyDictionary[Any, _Replays] = WeakKeyDictionary()
 
 
 def step(
-    model: Einet,
+    model: Passes,
     batch: Batch,
     step_size: float | Tensor,
     prior: PseudoCounts | None = None,
-) -> Float[Tensor, " sums"]:
+) -> Float[Tensor, "*sums"]:
     """``model.step_(batch, step_size, prior)``."""
     replays = _of(model)
     with replays.lock:
@@ -60,7 +59,7 @@ def step(
         return recording.run(model, batch).clone()
 
 
-def expect(model: Einet, batch: Batch, into: EinetStatistics) -> None:
+def expect(model: Passes, batch: Batch, into: EinetStatistics) -> None:
     """``model.expect_(batch, into)``.
 
     What is recorded adds up to statistics of its own: those given lie somewhere else another time.
@@ -76,7 +75,7 @@ def expect(model: Einet, batch: Batch, into: EinetStatistics) -> None:
         into.add_(recording.statistics)
 
 
-def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
+def log_likelihood(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
     """``model.row_log_likelihood(batch)`` in float32; on a CPU without a recording."""
     if not batch.x.is_cuda:
         return model.row_log_likelihood(batch).float()
@@ -89,7 +88,7 @@ def log_likelihood(model: Einet, batch: Batch) -> Float[Tensor, " batch"]:
         return recording.run(model, batch)[: len(batch)].float()
 
 
-def forget(model: Model) -> None:
+def forget(model: nn.Module) -> None:
     """Drop what is recorded for a model and its components, and give the memory back."""
     for part in model.modules():
         replays = _of_models.get(part)
@@ -98,7 +97,7 @@ def forget(model: Model) -> None:
                 replays.clear(part)
 
 
-def _of(model: Einet) -> _Replays:
+def _of(model: Passes) -> _Replays:
     found = _of_models.get(model)
     if found is None:
         found = _of_models[model] = _Replays()
@@ -128,7 +127,7 @@ class _Replays:
         torch.cuda.empty_cache()
 
     def find(
-        self, model: Einet, kind: str, batch: Batch, prior: PseudoCounts | None = None
+        self, model: Passes, kind: str, batch: Batch, prior: PseudoCounts | None = None
     ) -> _Recording | None:
         """A recording that a batch fits in, if need be a new one.
 
@@ -196,7 +195,8 @@ class _Recording:
             x = like.x.new_zeros(rows, like.x.shape[1])
             observed = None if like.observed is None else x.new_zeros(x.shape, dtype=torch.bool)
             labels = None if like.labels is None else like.labels.new_full((rows,), -1)
-            weights = x.new_zeros(rows, dtype=torch.float64)
+            columns = () if like.weights is None else like.weights.shape[1:]
+            weights = x.new_zeros(rows, *columns, dtype=torch.float64)
             self.batch = Batch(x, observed, labels, weights)
             #: The step size, for those who need one.
             self.size = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -246,7 +246,7 @@ class _Recording:
             mine.weights[:rows].copy_(batch.weights)
         self._rows, self._weighted = rows, weighted
 
-    def run(self, model: Einet, batch: Batch) -> Tensor:
+    def run(self, model: Passes, batch: Batch) -> Tensor:
         """The result for a batch; valid until the next call."""
         self._load(batch)
         self._calls += 1
@@ -258,7 +258,7 @@ class _Recording:
             self._graph.replay()
             return self._out
 
-    def _call(self, model: Einet) -> Tensor:
+    def _call(self, model: Passes) -> Tensor:
         if self._kind == "step":
             return model.step_(self.batch, self.size, self._prior)
         if self._kind == "expect":
@@ -276,7 +276,7 @@ class _Recording:
         assert self._statistics is not None
         return self._statistics
 
-    def _record(self, model: Einet) -> None:
+    def _record(self, model: Passes) -> None:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.inference_mode(False), torch.cuda.graph(graph, pool=self._pool):
@@ -309,7 +309,7 @@ def _on(device: torch.device) -> AbstractContextManager:
     return nullcontext() if here else torch.cuda.device(device)
 
 
-def _places(model: Einet) -> list[tuple[dict[str, Any], str, int]] | None:
+def _places(model: Passes) -> list[tuple[dict[str, Any], str, int]] | None:
     """Where the parameters and hyper-parameters of a model lie; all else moves with them.
 
     None if one of them is not a tensor of its own.

@@ -142,14 +142,12 @@ class Pulled:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         from einet.learning import clusters
 
-        calls = []
         real = clusters._Training._train
 
-        def train(training, number, start, bar, interrupt):
-            calls.append(number)
-            if number == at:
+        def train(training, cohort, start, bar, interrupt):
+            if training.done == at:
                 interrupt.requested = True
-            return real(training, number, start, bar, interrupt)
+            return real(training, cohort, start, bar, interrupt)
 
         monkeypatch.setattr(clusters._Training, "_train", train)
 

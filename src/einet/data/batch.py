@@ -20,13 +20,14 @@ class Batch:
 
     A missing cell of ``x[rows, variables]`` holds NaN if ``x`` is floating; whatever it holds, it
     is never looked at. ``observed`` says which cells are known; None is all of them. ``labels`` are
-    classes, −1 where unknown, and ``weights`` how often a row counts; None is once.
+    classes, −1 where unknown, and ``weights`` how often a row counts; None is once. For models
+    side by side there is a column for each, of how often a row counts for it.
     """
 
     x: Float[Tensor, "rows variables"] | Integer[Tensor, "rows variables"]
     observed: Bool[Tensor, "rows variables"] | None = None
     labels: Int[Tensor, " rows"] | None = None
-    weights: Float[Tensor, " rows"] | None = None
+    weights: Float[Tensor, "rows *models"] | None = None
 
     def __len__(self) -> int:
         return self.x.shape[0]

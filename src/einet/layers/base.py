@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 from jaxtyping import Float, Int
@@ -13,7 +14,19 @@ from torch import Tensor, nn
 from einet.kernels.torch import Nodes
 from einet.kernels.update import Statistic
 
-__all__ = ["Descent", "SumLayer", "Values", "Visits"]
+__all__ = ["Descent", "SumLayer", "Values", "Visits", "copied_lists", "copies"]
+
+
+def copies(nodes: Sequence[int], times: int) -> list[int]:
+    """The numbers of each node in all copies of a circuit; a negative one stands for no node."""
+    return [node * times + c if node >= 0 else node for node in nodes for c in range(times)]
+
+
+def copied_lists(nodes: Sequence[int], counts: Sequence[int], times: int) -> list[list[int]]:
+    """The same for lists of nodes, given one after the other with their lengths."""
+    rest = iter(nodes)
+    lists = [list(islice(rest, count)) for count in counts]
+    return [[node * times + c for node in each] for each in lists for c in range(times)]
 
 
 @dataclass
@@ -134,6 +147,14 @@ class SumLayer(nn.Module, ABC):
         """Move ``share`` of each sum's weight to its own entry of its children, k modulo theirs.
 
         Mixing has nothing to align: it adds entry k of all its children anyway.
+        """
+
+    @abstractmethod
+    def repeated(self, times: int) -> SumLayer:
+        """The layer of as many copies of a circuit, which know nothing of one another.
+
+        Node n of copy c is node ``n · times + c``, and so are its weights: what a copy has of
+        :meth:`simplices` is ``[c::times]``.
         """
 
     @abstractmethod

@@ -51,15 +51,33 @@ class Circuit(nn.Module):
         self.num_leaf_nodes = len(graph.leaves)
         self.num_leaves, self.num_sums, self.num_classes = num_leaves, num_sums, num_classes
         compiler = COMPILERS[sums](graph, num_leaves, num_sums, num_classes, steep)
-        self.layers = nn.ModuleList(compiler.layers)
         self.num_body, self.num_top = compiler.size["body"], compiler.size["top"]
         #: How exactly the fused kernels compute.
         self.precision: Precision = "highest"
+        self._adopt(compiler.layers)
+
+    def _adopt(self, layers: list[SumLayer]) -> None:
+        """Take over the layers, bottom up."""
+        self.layers = nn.ModuleList(layers)
         reached: set[int] = set()
         for layer in reversed(self.sum_layers):
             layer.expect(reached, self.num_leaf_nodes)
             if layer.source == "body":
                 reached.update(layer.sources())
+
+    def repeated(self, times: int) -> Circuit:
+        """As many copies of this circuit in one, their roots the last nodes of the top.
+
+        See :meth:`SumLayer.repeated`; weights are yet to be set.
+        """
+        new = Circuit.__new__(Circuit)
+        nn.Module.__init__(new)
+        new.num_leaf_nodes = self.num_leaf_nodes * times
+        new.num_leaves, new.num_sums = self.num_leaves, self.num_sums
+        new.num_classes, new.precision = self.num_classes, self.precision
+        new.num_body, new.num_top = self.num_body * times, self.num_top * times
+        new._adopt([layer.repeated(times) for layer in self.sum_layers])
+        return new
 
     @property
     def sum_layers(self) -> list[SumLayer]:

@@ -14,7 +14,7 @@ from einet.kernels import torch as kernel
 from einet.kernels.memory import Rows, block_bytes, spacing
 from einet.kernels.torch import Children, Nodes
 from einet.kernels.update import Collector, Statistic, Step
-from einet.layers.base import Descent, Values, Visits
+from einet.layers.base import Descent, Values, Visits, copies
 from einet.layers.plan import ProductLayer
 
 if TYPE_CHECKING:
@@ -168,6 +168,11 @@ class EinsumLayer(ProductLayer):
             self.weight.mul_(1 - share)
             own = k % self.num_left * self.num_right + k % self.num_right
             self.weight[:, k, own] += share
+
+    def repeated(self, times: int) -> EinsumLayer:
+        left, right = (copies(side.tolist(), times) for side in (self.left, self.right))
+        entries = (self.num_left, self.num_right, self.num_outputs)
+        return EinsumLayer(left, right, *entries, self.start * times, self.target)
 
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         return [tensor]

@@ -67,6 +67,22 @@ class LeafLayer(nn.Module):
             for (number, _), rows in sorted(kinds.items())
         )
 
+    def repeated(self, times: int) -> LeafLayer:
+        """The leaves of as many copies of a circuit in one, each with variables of its own.
+
+        Leaf n of copy c is node ``n · times + c``, its variable v is ``c · num_variables + v``.
+        Parameters are yet to be set (:meth:`LeafBlock.of_copy`, :meth:`FamilyGroup.of_copy`).
+        """
+        new = LeafLayer.__new__(LeafLayer)
+        nn.Module.__init__(new)
+        new.num_nodes, new.num_entries = self.num_nodes * times, self.num_entries
+        new.num_variables = self.num_variables * times
+        groups = {group: group.repeated(times, self.num_variables) for group in self.family_groups}
+        new.groups = nn.ModuleList(groups.values())
+        blocks = [block.repeated(times, groups[block.group]) for block in self.leaf_blocks]
+        new.blocks = nn.ModuleList(blocks)
+        return new
+
     @property
     def leaf_blocks(self) -> list[LeafBlock]:
         return list(self.blocks)  # type: ignore[arg-type]

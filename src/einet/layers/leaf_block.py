@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from einet.families import ExponentialFamily
 from einet.kernels.leaf import Evidence, FusedEvidence
 from einet.kernels.memory import Rows, block_bytes, spacing
+from einet.layers.base import copies
 
 if TYPE_CHECKING:
     from einet.kernels.triton.leaf import Pairs
@@ -49,6 +50,17 @@ class FamilyGroup(nn.Module):
         for name, value in family.hyper.items():
             old = getattr(self, name, None)
             self.register_buffer(name, value.to(old) if old is not None else value)
+
+    def repeated(self, times: int, num_variables: int) -> FamilyGroup:
+        """The variables of as many copies of a model that has so many of them."""
+        columns = torch.arange(len(self.variables), device=self.variables.device).repeat(times)
+        variables = self.variables.tolist()
+        numbers = [c * num_variables + variable for c in range(times) for variable in variables]
+        return FamilyGroup(self.family.at(columns), numbers)
+
+    def of_copy(self, number: int, times: int) -> list[Tensor]:
+        """Hyper-parameters of one of as many copies, each as it is kept."""
+        return [value.unflatten(0, (times, -1))[number] for value in self.raw_hyper.values()]
 
     @property
     def family(self) -> ExponentialFamily:
@@ -141,6 +153,24 @@ class LeafBlock(nn.Module):
         self.register_buffer("columns", torch.tensor([list(row) for row in columns]))
         size = (num_entries, self.columns.numel(), group.family.num_parameters)
         self.stored = nn.Parameter(torch.empty(size))
+
+    def repeated(self, times: int, group: FamilyGroup) -> LeafBlock:
+        """The leaves of as many copies, whose variables make up another group."""
+        leaves = copies(self.leaves.tolist(), times)
+        first = [c * len(self.group.variables) for c in range(times)]
+        columns = [[at + column for column in row] for row in self.columns.tolist() for at in first]
+        return LeafBlock(group, leaves, columns, self.stored.shape[0])
+
+    def of_copy(self, number: int, times: int) -> Float[Tensor, "K n s P"]:
+        """Parameters of one of as many copies, as :attr:`by_leaf` has those of a block."""
+        K, _, P = self.stored.shape
+        n, s = self.columns.shape
+        return self.stored.view(K, n // times, times, s, P)[:, :, number]
+
+    @property
+    def by_leaf(self) -> Float[Tensor, "K n s P"]:
+        """The parameters with an axis for leaves and one for their variables."""
+        return self.stored.unflatten(1, self.columns.shape)
 
     @property
     def group(self) -> FamilyGroup:

@@ -15,7 +15,7 @@ from einet.kernels.linear import Factors
 from einet.kernels.memory import block_bytes
 from einet.kernels.torch import Nodes
 from einet.kernels.update import Collector, Statistic, Step
-from einet.layers.base import Descent, Values, Visits
+from einet.layers.base import Descent, Values, Visits, copied_lists
 from einet.layers.plan import ProductLayer
 
 if TYPE_CHECKING:
@@ -161,6 +161,11 @@ class LinearLayer(ProductLayer):
         with torch.no_grad():
             self.weight.mul_(1 - share)
             self.weight[:, k, k % self.num_inputs] += share
+
+    def repeated(self, times: int) -> LinearLayer:
+        children = copied_lists(self._sources, self.counts.tolist(), times)
+        start = self.start * times
+        return LinearLayer(children, self.num_inputs, self.num_outputs, start, self.target)
 
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         return [tensor]

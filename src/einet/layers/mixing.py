@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from einet.kernels import torch as kernel
 from einet.kernels.update import Statistic, Step, collector
-from einet.layers.base import Descent, SumLayer, Values, Visits
+from einet.layers.base import Descent, SumLayer, Values, Visits, copied_lists
 
 __all__ = ["MixingLayer"]
 
@@ -140,6 +140,10 @@ class MixingLayer(SumLayer):
             index[regions, : i.shape[1]] = i
             weight[regions, : i.shape[1]] = w
         return index, weight
+
+    def repeated(self, times: int) -> MixingLayer:
+        children = copied_lists(self._sources, self.counts.tolist(), times)
+        return MixingLayer(children, self.num_outputs, self.start * times, self.target)
 
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         return [block.transpose(1, 2) for block in self._blocks(tensor)]

@@ -1,4 +1,4 @@
-"""Training one Einet for each cluster of rows, one after the other."""
+"""Training one Einet for each cluster of rows, one after the other or some at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.learning.checkpoint import Checkpoint, floating_state, settings_of
+from einet.learning.cohort import Alone, Cohort, Pupil, Together, most_together, plan
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM, StochasticEM
-from einet.learning.epoch import Run, generator_of
+from einet.learning.epoch import Run, generator_of, pinned_copy
 from einet.learning.history import Stopped
 from einet.learning.initialize import initialize_leaves
 from einet.learning.initialize_clusters import initialize_from_clusters
@@ -40,8 +41,8 @@ class ClusterHistory:
 
     Attributes:
         sizes: The number of rows in each cluster.
-        train: For each cluster trained, the mean log-likelihood of its rows in the course of every
-            epoch under the cluster's own Einet; empty for an empty cluster.
+        train: For each cluster, the mean log-likelihood of its rows in the course of every epoch
+            under the cluster's own Einet; empty for an empty cluster and for one not reached.
         inertia: The sum of squared distances between rows and their centres in every iteration of
             k-means; empty where clusters were given.
         clustering_seconds: Wall time of k-means, with a look through all rows.
@@ -76,6 +77,7 @@ def train_clusters(
     resume: bool,
     progress: bool,
     stand_in: StandIn,
+    together: int | None,
 ) -> ClusterHistory:
     """What :meth:`einet.ClusteredEinet.fit` does, but for the components' weights.
 
@@ -84,7 +86,8 @@ def train_clusters(
         run: The rows, and how to learn from them.
         clusters: The cluster of each row, or how many iterations of k-means may look for them.
         checkpoint, resume, progress: As there.
-        stand_in: What learns in place of each component.
+        stand_in: What learns in place of each component, if one learns at a time.
+        together: How many learn at the same time; as many as is best if None.
     """
     count, history = len(components), ClusterHistory()
     told = ["k-means", clusters]
@@ -99,14 +102,15 @@ def train_clusters(
     else:
         found = kmeans(run.source, count, seed=run.seed, max_iterations=clusters)
         assignment, history.inertia = found.assignment, found.inertia
-    training = _Training(components, run, assignment, file, stand_in, history.inertia)
+    most = most_together(components[0], run) if together is None else together
+    training = _Training(components, run, assignment, file, stand_in, most, history.inertia)
     if state is not None:
         training.resume(*state)
     began = time.perf_counter()
     with Interrupt() as interrupt, Bar(count, count * run.epochs, progress, "cluster") as bar:
         history.train = training.train(bar, interrupt)
     history.sizes, history.training_seconds = training.sizes, time.perf_counter() - began
-    if training.done < count:
+    if not training.finished:
         history.stopped = "interrupted"
     return history
 
@@ -119,7 +123,8 @@ class _Training:
         run: The rows, and how to learn from them.
         assignment: The cluster of each row.
         checkpoint: Where to write what has been trained.
-        stand_in: What learns in place of each component.
+        stand_in: What learns in place of each component, if one learns at a time.
+        together: How many learn at the same time.
         inertia: What k-means found; for the record.
     """
 
@@ -130,37 +135,47 @@ class _Training:
         assignment: Int[Tensor, " rows"],
         checkpoint: Checkpoint,
         stand_in: StandIn,
+        together: int,
         inertia: list[float],
     ) -> None:
-        self.components, self.run, self.source, self.epochs = (
-            components,
-            run,
-            run.source,
-            run.epochs,
-        )
+        self.components, self.run, self.source = components, run, run.source
         self.assignment, self.checkpoint, self.stand_in = assignment.cpu(), checkpoint, stand_in
-        self.inertia = inertia
+        self.inertia, self.epochs = inertia, run.epochs
         count = len(components)
         self.sizes: list[int] = torch.bincount(self.assignment, minlength=count).tolist()
-        order = self.assignment.argsort(stable=True).to(run.source.whole.x.device)
-        self._order = order.split(self.sizes)
-        # On the model's device: a number read from a GPU in each step would be waited for.
+        self._order = self.assignment.argsort(stable=True).split(self.sizes)
+        #: Clusters that are trained at the same time.
+        self.groups = plan(self.sizes, run, together)
+        # Of clusters in the order of the groups. On the model's device: a number read from a GPU in
+        # each step would be waited for, and so would be numbers of clusters.
         kind: Any = {"dtype": torch.float64, "device": run.source.device}
         self.means = torch.zeros(count, run.epochs, **kind)
         self._ends = torch.zeros(count, **kind)
-        #: Clusters that are trained, and epochs that the component of the next one has seen.
+        #: Groups that are trained, and epochs that the components of the next one have seen.
         self.done, self.epoch = 0, 0
         self._looked = self._copied = time.perf_counter()
         #: Whether the learner carries nothing from epoch to epoch but the model.
         self._divisible = isinstance(run.learner, EM | StochasticEM)
 
+    @property
+    def finished(self) -> bool:
+        """Whether all clusters are trained."""
+        return self.done == len(self.groups)
+
+    @property
+    def _places(self) -> slice:
+        """Where the next group is in the order of the groups."""
+        first = sum(map(len, self.groups[: self.done]))
+        return slice(first, first + len(self.groups[self.done]))
+
     # -- going on --------------------------------------------------------------------------------
 
     def resume(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Take up what a checkpoint holds."""
-        self.done, self.epoch = state["done"], state["epoch"]
+        self.groups, self.done, self.epoch = state["groups"], state["done"], state["epoch"]
         self.means.copy_(tensors["means"])
-        for number, component in enumerate(self._started()):
+        for number in self._started():
+            component = self.components[number]
             for name, tensor in floating_state(component, f"components.{number}.").items():
                 tensor.copy_(tensors[name])
             component.initialized = True
@@ -169,33 +184,56 @@ class _Training:
         """Write a checkpoint."""
         self._sound()
         tensors = {"assignment": self.assignment.to(torch.int32), "means": self.means}
-        for number, component in enumerate(self._started()):
-            tensors |= floating_state(component, f"components.{number}.")
-        state = {"done": self.done, "epoch": self.epoch, "inertia": self.inertia}
-        self.checkpoint.write(state, tensors)
+        for number in self._started():
+            tensors |= floating_state(self.components[number], f"components.{number}.")
+        state = {"groups": self.groups, "done": self.done, "epoch": self.epoch}
+        self.checkpoint.write({**state, "inertia": self.inertia}, tensors)
 
-    def _started(self) -> list[Einet]:
-        return self.components[: self.done + (self.epoch > 0)]
+    def _started(self) -> list[int]:
+        """The clusters whose components have learnt something."""
+        groups = self.groups[: self.done + (self.epoch > 0)]
+        return [number for group in groups for number in group]
 
     # -- training --------------------------------------------------------------------------------
 
     @torch.no_grad()
     def train(self, bar: Bar, interrupt: Interrupt) -> list[list[float]]:
         """Train what is not trained yet; the mean log-likelihood of each cluster and epoch."""
-        if self._started():
-            bar.advance(self.done * self.epochs + self.epoch)
-        start = self._start() if self.done < len(self.components) else None
-        while start is not None and self.done < len(self.components):
-            if not self._train(self.done, start, bar, interrupt):
-                break
-            if self.checkpoint.due:
-                self.save()
+        if not self.finished:
+            self._train_rest(bar, interrupt)
         self._sound()
         if self.checkpoint.path is not None:
             self.save()
-        lengths = [self.epochs] * self.done + [self.epoch] * (self.epoch > 0)
-        trained = zip(lengths, self.sizes, self.means.tolist(), strict=False)
-        return [means[:length] if size else [] for length, size, means in trained]
+        result: list[list[float]] = [[] for _ in self.components]
+        trained = sum(map(len, self.groups[: self.done]))
+        for place, (number, means) in enumerate(
+            zip(self._started(), self.means.tolist(), strict=False)
+        ):
+            result[number] = means if place < trained else means[: self.epoch]
+        return result
+
+    def _train_rest(self, bar: Bar, interrupt: Interrupt) -> None:
+        start, empty = self._start(), self.sizes.count(0)
+        for component, size in zip(self.components, self.sizes, strict=True):
+            if not size:
+                copy_parameters(start, component)
+                component.initialized = True
+        trained = sum(map(len, self.groups[: self.done]))
+        under_way = self.epoch * len(self.groups[self.done])
+        bar.advance((empty + trained) * self.epochs + under_way)
+        alone, together = Alone(self.run, self.stand_in), None
+        try:
+            while not self.finished:
+                cohort = alone
+                if len(self.groups[self.done]) > 1:
+                    cohort = together = together or Together(self.run)
+                if not self._train(cohort, start, bar, interrupt):
+                    return
+                if self.checkpoint.due:
+                    self.save()
+        finally:
+            if together is not None:
+                together.close()
 
     def _start(self) -> Einet:
         """What all components begin as, with the leaves of the whole data.
@@ -211,9 +249,13 @@ class _Training:
         initialize_leaves(start.leaf, data, generator)
         return start
 
-    def _initialize(self, component: Einet, rows: Rows, generator: torch.Generator) -> None:
+    def _initialize(self, number: int, start: Einet) -> None:
         """Let a component start from the rows of its cluster."""
-        data = self._some(rows, generator)
+        component, generator = self.components[number], generator_of(self.run.seed, 1, number)
+        copy_parameters(start, component)
+        component.initialized = True
+        mine = pinned_copy(self._order[number], self.source.whole.x.device)
+        data = self._some(Rows(self.source.whole[mine], self.source.device), generator)
         if self.run.from_clusters:
             initialize_from_clusters(component, data, generator)
         else:
@@ -226,67 +268,57 @@ class _Training:
             data = data[torch.randperm(len(data), generator=generator)[:most]]
         return self.source.seen(data.to(self.source.device))
 
-    def _train(self, number: int, start: Einet, bar: Bar, interrupt: Interrupt) -> bool:
-        """Train a cluster's component; whether it could be finished."""
-        component, size = self.components[number], self.sizes[number]
-        rows = Rows(self.source.whole[self._order[number]], self.source.device)
-        if self.epoch == 0:
-            copy_parameters(start, component)
-            component.initialized = True
-            if size:
-                self._initialize(component, rows, generator_of(self.run.seed, 1, number))
-        if size:
-            with self.stand_in.lock:
-                if not self._learn(number, rows, bar, interrupt):
-                    return False
-                self.stand_in.give(component)
-            # The last step is judged by no log-likelihood.
-            self._ends[number] = torch.stack([p.sum() for p in component.parameters()]).sum()
-        else:
-            bar.advance(self.epochs)
-        self.done, self.epoch = number + 1, 0
-        return True
-
-    def _learn(self, number: int, rows: Rows, bar: Bar, interrupt: Interrupt) -> bool:
-        """Let the stand-in learn from the rows of a cluster."""
-        model = self.stand_in.become(self.components[number])
-        generator = generator_of(self.run.seed, 2, number)
-        for _ in range(self.epoch):
-            # These orders were those of the epochs before.
-            torch.randperm(len(rows), generator=generator)
-        self.run.start_learner(model, rows)
+    def _train(self, cohort: Cohort, start: Einet, bar: Bar, interrupt: Interrupt) -> bool:
+        """Train the next clusters' components; whether they could be finished."""
+        group, pupils = self.groups[self.done], []
+        for number in group:
+            if self.epoch == 0:
+                self._initialize(number, start)
+            generator = generator_of(self.run.seed, 2, number)
+            pupil = Pupil(self.components[number], self._order[number], generator)
+            for _ in range(self.epoch):
+                # These orders were those of the epochs before.
+                pupil.order()
+            pupils.append(pupil)
+        cohort.begin(pupils)
         try:
             for epoch in range(self.epoch, self.epochs):
-                mean = self.run.learn_epoch(model, rows, epoch, generator, interrupt)
-                if mean is None:
+                means = cohort.learn_epoch(epoch, interrupt)
+                if means is None:
                     return False
-                self.means[number, epoch] = mean
-                self._after_epoch(number, epoch, bar)
+                self.means[self._places, epoch] = means
+                self._after_epoch(cohort, epoch, bar)
+            cohort.give()
         finally:
-            self.run.learner.finish(model)
+            cohort.end()
+        # The last step is judged by no log-likelihood.
+        sums = [torch.stack([p.sum() for p in each.model.parameters()]).sum() for each in pupils]
+        self._ends[self._places] = torch.stack(sums).double()
+        self.done, self.epoch = self.done + 1, 0
         return True
 
-    def _after_epoch(self, number: int, epoch: int, bar: Bar) -> None:
-        now = time.perf_counter()
+    def _after_epoch(self, cohort: Cohort, epoch: int, bar: Bar) -> None:
+        group, now = self.groups[self.done], time.perf_counter()
         last = epoch + 1 == self.epochs
         if self._divisible and not last and now - self._copied > _SECONDS_BETWEEN_COPIES:
-            self.stand_in.give(self.components[number])
+            cohort.give()
             self.epoch, self._copied = epoch + 1, now
             if self.checkpoint.due:
                 self.save()
         if now - self._looked > _SECONDS_BETWEEN_LOOKS:
             self._sound()
-            bar.show(train=float(self.means[number, epoch]))
+            bar.show(train=float(self.means[self._places, epoch].mean()))
             self._looked = time.perf_counter()
-        bar.advance()
+        bar.advance(len(group))
 
     def _sound(self) -> None:
         """Raise if something is NaN."""
         bad = (self.means.isnan().any(1) | self._ends.isnan()).nonzero().flatten().tolist()
         if bad:
+            number = [number for group in self.groups for number in group][bad[0]]
             size = self.run.learner.step_size_at(0.0)
             step = "" if size is None else f", or too large a step (it was {size:g} at first)"
             raise FloatingPointError(
-                f"NaN in the training of cluster {bad[0]}, of {self.sizes[bad[0]]} rows: look for "
+                f"NaN in the training of cluster {number}, of {self.sizes[number]} rows: look for "
                 f"extreme values in the data{step}"
             )

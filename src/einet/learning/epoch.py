@@ -19,7 +19,7 @@ from einet.learning.rows import Rows
 from einet.learning.source import Source
 from einet.model import Einet
 
-__all__ = ["Run", "filled", "generator_of"]
+__all__ = ["Run", "filled", "generator_of", "pinned_copy"]
 
 # On a GPU batches are filled up to no fewer rows than this.
 _LEAST_ROWS = 16
@@ -52,6 +52,10 @@ class Run:
     seed: int
     from_clusters: bool = False
 
+    def steps(self, rows: int) -> int:
+        """The number of mini-batches in an epoch of so many rows."""
+        return math.ceil(rows / self.batch_size)
+
     def start_learner(self, model: Einet, rows: Rows) -> None:
         """``learner.start``; with the rows, which are to be converted, only if it looks at them."""
         learner = self.learner
@@ -81,9 +85,9 @@ class Run:
             interrupt: Looked at after each mini-batch.
         """
         learner = self.learner
-        steps = math.ceil(len(rows) / self.batch_size)
+        steps = self.steps(len(rows))
         size = math.ceil(len(rows) / steps)
-        order = _random_order(len(rows), generator, model.device)
+        order = pinned_copy(torch.randperm(len(rows), generator=generator), model.device)
         total = torch.zeros((), dtype=torch.float64, device=model.device)
         progress = 0.0
         for step, part in enumerate(rows.batches(size, order)):
@@ -98,11 +102,8 @@ class Run:
         return total / len(rows)
 
 
-def _random_order(
-    count: int, generator: torch.Generator, device: torch.device
-) -> Int[Tensor, " rows"]:
-    order = torch.randperm(count, generator=generator)
-    # A plain copy to a GPU would wait for all that has been asked of it before.
+def pinned_copy(order: Int[Tensor, " rows"], device: torch.device) -> Int[Tensor, " rows"]:
+    """Numbers of rows on a device; a plain copy to a GPU would wait for all asked of it before."""
     return order.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else order
 
 

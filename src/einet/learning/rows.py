@@ -77,11 +77,12 @@ class Rows:
         return self._batch
 
     def batches(self, size: int, order: Int[Tensor, " rows"] | None = None) -> Iterator[Batch]:
-        """Mini-batches on the model's device, in the given order or as they come."""
+        """Mini-batches on the model's device: of the rows named, in that order, or of all."""
         if order is not None:
             # Once for all mini-batches: an index on another device would be waited for every time.
             order = order.to(self._batch.x.device)
-        parts = [slice(start, start + size) for start in range(0, len(self), size)]
+        count = len(self) if order is None else len(order)
+        parts = [slice(start, start + size) for start in range(0, count, size)]
         if self._stream is not None:
             yield from self._staged(parts, order, self._stream)
             return

@@ -116,7 +116,11 @@ class Source:
 
     def parts(self, order: Int[Tensor, " rows"] | None = None) -> Iterator[Batch]:
         """All rows, or those named, as the model sees them, on its device."""
-        for part in self._rows.batches(self.part_rows, order):
+        return self.batches(self.part_rows, order)
+
+    def batches(self, size: int, order: Int[Tensor, " rows"] | None = None) -> Iterator[Batch]:
+        """The same with so many rows in a part."""
+        for part in self._rows.batches(size, order):
             yield self.seen(part)
 
     def centred(self, order: Int[Tensor, " rows"] | None = None) -> Iterator[Tensor]:

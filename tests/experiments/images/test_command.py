@@ -79,9 +79,9 @@ def test_an_interrupted_run_goes_on(
     whole = run(root, tmp_path / "whole", "--set", *TINY, "--pictures", "none")[NAME]
     real, out = clusters._Training._train, tmp_path / "parts"
 
-    def pulled(training, number, start, bar, interrupt):
-        interrupt.requested = number == 1
-        return real(training, number, start, bar, interrupt)
+    def pulled(training, cohort, start, bar, interrupt):
+        interrupt.requested = training.done == 1
+        return real(training, cohort, start, bar, interrupt)
 
     with monkeypatch.context() as patch:
         patch.setattr(clusters._Training, "_train", pulled)
