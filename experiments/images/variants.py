@@ -115,14 +115,14 @@ def _celeba() -> dict[str, Variant]:
     return _named(settings, {"paper", "one-learnt", "clusters-60", "best"})
 
 
-def _grey(soften: float, initial: Initial) -> dict[str, Variant]:
-    """Those of MNIST and Fashion-MNIST: what is best of a small part differs in two settings."""
+def _grey(initial: Initial) -> dict[str, Variant]:
+    """Those of MNIST and Fashion-MNIST."""
     # 5,000 images for validation, as is usual.
     one = Settings(clusters=1, valid_rows=5000, first_step=1.0, last_step=0.01, epochs=30)
     one = replace(one, initial=initial, prior_sums=1.0, prior_leaves=1.0, num_sums=128)
     categorical = replace(one, family="categorical", sums="linear")
     learnt = replace(categorical, structure="chow_liu", levels=16)
-    soft = replace(learnt, soften=soften)
+    soft = replace(learnt, soften=1.0)
     # Each image is halved again and again, across either axis first.
     halves = replace(categorical, axes="both", delta=(14, 7, 4, 2, 1), num_sums=64)
     trees = replace(categorical, structure="random_trees", depth=8, replicas=2)
@@ -136,13 +136,23 @@ def _grey(soften: float, initial: Initial) -> dict[str, Variant]:
         "binomial-chow-liu-32": replace(learnt, family="binomial", num_sums=32, epochs=15),
         "categorical-chow-liu-32": replace(learnt, num_sums=32, epochs=15),
         # Structures.
-        "soft-random-trees": replace(trees, soften=soften),
-        "soft-halves": replace(halves, soften=soften),
+        "soft-random-trees": replace(trees, soften=1.0),
+        "soft-halves": replace(halves, soften=1.0),
         # Size.
         "soft-chow-liu-256": replace(soft, num_sums=256),
-        "best": replace(soft, members=4),
+        "soft-chow-liu-members-4": replace(soft, members=4),
     }
-    return _named(settings, {"paper", "soft-chow-liu", "best"})
+    return _named(settings, {"paper", "soft-chow-liu", "soft-chow-liu-members-4"})
+
+
+def _mnist() -> dict[str, Variant]:
+    """With wider neighbourhoods of grey values too: the best ones of a small part of the images."""
+    variants = _grey(initial="clusters")
+    for name in ("soft-chow-liu", "soft-chow-liu-256", "soft-chow-liu-members-4"):
+        soft = variants[name]
+        wider = replace(soft.settings, soften=4.0)
+        variants[name.replace("soft", "softer")] = Variant(wider, soft.pictures)
+    return variants
 
 
 def _learnt(one: Settings) -> Settings:
@@ -167,7 +177,7 @@ def _named(settings: dict[str, Settings], drawn: set[str]) -> dict[str, Variant]
 VARIANTS: dict[str, dict[str, Variant]] = {
     "svhn": _svhn(),
     "celeba": _celeba(),
-    "mnist": _grey(soften=4.0, initial="clusters"),
-    "fashion_mnist": _grey(soften=1.0, initial="rows"),
+    "mnist": _mnist(),
+    "fashion_mnist": _grey(initial="rows"),
 }
 DATASETS = tuple(VARIANTS)
