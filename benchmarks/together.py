@@ -8,7 +8,7 @@ row holds all times, the first of which may contain compilation, the memory on t
 the model, and the ratio of the best time alone to the best time together.
 
     python benchmarks/together.py [--device cuda] -> results/together-cuda.json
-    python benchmarks/together.py --device cpu --quick
+    python benchmarks/together.py --device cpu --quick --runs 5 --output results/together-cpu.json
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class ClusteredEinet(Mixture):
                 linear sums EM often ends in a better place from there.
             together: How many clusters' Einets learn at the same time, as one circuit with all
                 their sums, by :class:`~einet.StochasticEM` alone. By default 1 on a CPU, and on a
-                GPU as many as keep it busy: there one at a time takes longer. Results differ by
+                GPU as many as keep it busy, up to 16. Results differ by
                 rounding, and with a prior by what mini-batches have of it: as much each, in place
                 of their rows' share.
             seed: Seed of everything random.
