@@ -18,7 +18,7 @@ from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision
 from einet.learning.checkpoint import Checkpoint, settings_of
 from einet.learning.clusters import ClusterHistory, train_clusters
-from einet.learning.cohort import together_works
+from einet.learning.cohort import check_together
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM, StochasticEM
 from einet.learning.epoch import Run
@@ -214,9 +214,8 @@ class ClusteredEinet(Mixture):
                 linear sums EM often ends in a better place from there.
             together: How many clusters' Einets learn at the same time, as one circuit with all
                 their sums, by :class:`~einet.StochasticEM` alone. By default 1 on a CPU, and on a
-                GPU as many as keep it busy, up to 16. Results differ by
-                rounding, and with a prior by what mini-batches have of it: as much each, in place
-                of their rows' share.
+                GPU as many as keep it busy, up to 16. Results differ by rounding, and with a prior
+                by what mini-batches have of it: as much each, in place of their rows' share.
             seed: Seed of everything random.
             device: Where to move the model before training; it stays there.
             checkpoint: A file for the state of the training, written every half a minute and at the
@@ -234,13 +233,7 @@ class ClusteredEinet(Mixture):
             )
         if not isinstance(from_clusters, bool):
             raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
-        if together is not None:
-            together = as_int("together", together, minimum=1)
-            if together > 1 and not together_works(learner):
-                raise ValueError(
-                    f"together must be 1 or None with {type(learner).__name__}, got {together}: "
-                    "only einet.StochasticEM trains several Einets at the same time"
-                )
+        together = check_together(together, learner)
         began = time.perf_counter()
         if device is not None:
             self.to(device)

@@ -5,6 +5,7 @@ They take data that have been checked; :class:`~einet.Einet` checks what users g
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from einet.learning.statistics import EinetStatistics, row_sums
 if TYPE_CHECKING:
     from einet.learning.prior import PseudoCounts
 
-__all__ = ["Passes"]
+__all__ = ["Layers", "Passes"]
 
 # Values of one piece of a large batch are kept below this, where no gradients are asked for. A
 # training step in one piece is faster, so that on a GPU it depends on its memory; the most is what
@@ -34,8 +35,8 @@ _CPU_PIECE_BYTES = 256 << 20
 _GPU_PIECE_BYTES, _GPU_PIECES = (1 << 30, 1 << 32), 16
 
 
-class Passes(nn.Module):
-    """What an Einet does with a batch that has been checked."""
+class Layers(nn.Module, ABC):
+    """Leaves and a circuit on them: one Einet, or several side by side."""
 
     leaf: LeafLayer
     circuit: Circuit
@@ -53,6 +54,36 @@ class Passes(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.log_class_prior.dtype
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether the fused kernels serve this model."""
+        return self.circuit.fits_kernels and fused(self.log_class_prior)
+
+    def _is_replayed(self, batch: Batch) -> bool:
+        """Whether a call with these rows is recorded and replayed."""
+        return self.is_fused and batch.x.is_cuda
+
+    @abstractmethod
+    def step_(
+        self, batch: Batch, step_size: float | Tensor, prior: PseudoCounts | None = None
+    ) -> Float[Tensor, "*sums"]:
+        """A step of stochastic EM from checked data; sums over the rows."""
+
+    def _fill(self, batch: Batch, maximise: bool = False) -> EinetValues:
+        """The values of every node."""
+        like = self.leaf.leaf_blocks[0].stored
+        values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
+        values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
+        count, entries = self.leaf.num_nodes, self.num_leaves
+        v, m = values.body.v[:count, :entries], values.body.m[:count]
+        self.leaf.propagate_(values.evidence, v, m, maximise)
+        self.circuit.fill_(self.circuit.weights, values, maximise)
+        return values
+
+
+class Passes(Layers):
+    """What an Einet does with a batch that has been checked."""
+
     # -- rows ----------------------------------------------------------------------------------
 
     def pieces(self, rows: int) -> list[slice]:
@@ -65,15 +96,6 @@ class Passes(nn.Module):
         step = max(64, -(-rows // max(1, number) // 16) * 16)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
-    @property
-    def is_fused(self) -> bool:
-        """Whether the fused kernels serve this model."""
-        return self.circuit.fits_kernels and fused(self.log_class_prior)
-
-    def _is_replayed(self, batch: Batch) -> bool:
-        """Whether a call with these rows is recorded and replayed."""
-        return self.is_fused and batch.x.is_cuda
-
     # -- up and down ---------------------------------------------------------------------------
 
     @torch.no_grad()
@@ -81,16 +103,6 @@ class Passes(nn.Module):
         """Values of every node and the roots' log values ``[classes, batch]``; no gradients."""
         values = self._fill(batch, maximise)
         return values, self.circuit.root_of(values)
-
-    def _fill(self, batch: Batch, maximise: bool = False) -> EinetValues:
-        like = self.leaf.leaf_blocks[0].stored
-        values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
-        values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
-        count, entries = self.leaf.num_nodes, self.num_leaves
-        v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(values.evidence, v, m, maximise)
-        self.circuit.fill_(self.circuit.weights, values, maximise)
-        return values
 
     @torch.no_grad()
     def row_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:

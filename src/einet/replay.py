@@ -28,7 +28,7 @@ from einet.learning.statistics import EinetStatistics
 
 if TYPE_CHECKING:
     from einet.learning.prior import PseudoCounts
-    from einet.passes import Passes
+    from einet.passes import Layers, Passes
 
 __all__ = ["expect", "forget", "log_likelihood", "step"]
 
@@ -42,7 +42,7 @@ _of_models: WeakKeyDictionary[Any, _Replays] = WeakKeyDictionary()
 
 
 def step(
-    model: Passes,
+    model: Layers,
     batch: Batch,
     step_size: float | Tensor,
     prior: PseudoCounts | None = None,
@@ -97,7 +97,7 @@ def forget(model: nn.Module) -> None:
                 replays.clear(part)
 
 
-def _of(model: Passes) -> _Replays:
+def _of(model: Layers) -> _Replays:
     found = _of_models.get(model)
     if found is None:
         found = _of_models[model] = _Replays()
@@ -127,7 +127,7 @@ class _Replays:
         torch.cuda.empty_cache()
 
     def find(
-        self, model: Passes, kind: str, batch: Batch, prior: PseudoCounts | None = None
+        self, model: Layers, kind: str, batch: Batch, prior: PseudoCounts | None = None
     ) -> _Recording | None:
         """A recording that a batch fits in, if need be a new one.
 
@@ -246,7 +246,7 @@ class _Recording:
             mine.weights[:rows].copy_(batch.weights)
         self._rows, self._weighted = rows, weighted
 
-    def run(self, model: Passes, batch: Batch) -> Tensor:
+    def run(self, model: Any, batch: Batch) -> Tensor:
         """The result for a batch; valid until the next call."""
         self._load(batch)
         self._calls += 1
@@ -258,7 +258,7 @@ class _Recording:
             self._graph.replay()
             return self._out
 
-    def _call(self, model: Passes) -> Tensor:
+    def _call(self, model: Any) -> Tensor:
         if self._kind == "step":
             return model.step_(self.batch, self.size, self._prior)
         if self._kind == "expect":
@@ -276,7 +276,7 @@ class _Recording:
         assert self._statistics is not None
         return self._statistics
 
-    def _record(self, model: Passes) -> None:
+    def _record(self, model: Any) -> None:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.inference_mode(False), torch.cuda.graph(graph, pool=self._pool):
@@ -309,7 +309,7 @@ def _on(device: torch.device) -> AbstractContextManager:
     return nullcontext() if here else torch.cuda.device(device)
 
 
-def _places(model: Passes) -> list[tuple[dict[str, Any], str, int]] | None:
+def _places(model: Layers) -> list[tuple[dict[str, Any], str, int]] | None:
     """Where the parameters and hyper-parameters of a model lie; all else moves with them.
 
     None if one of them is not a tensor of its own.

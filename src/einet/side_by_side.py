@@ -16,7 +16,7 @@ from einet.kernels.update import Step
 from einet.layers import LeafPrior
 from einet.learning.prior import PseudoCounts
 from einet.model import Einet
-from einet.passes import Passes
+from einet.passes import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SideBySide", "stacked"]
 
 
-class SideBySide(Passes):
+class SideBySide(Layers):
     """Several Einets of one structure and one class that learn at the same time, each from its own.
 
     A layer holds the sums of all of them: what keeps a GPU busy for microseconds with one Einet is

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from einet.learning.rows import Rows
 from einet.model import Einet
 from einet.side_by_side import SideBySide, stacked
 from einet.stand_in import StandIn
+from einet.structures.arguments import as_int
 
-__all__ = ["Alone", "Cohort", "Pupil", "Together", "most_together", "plan", "together_works"]
+__all__ = ["Alone", "Cohort", "Pupil", "Together", "check_together", "most_together", "plan"]
 
 # On a GPU no more learn together than have values, or data, of so many bytes. More than this many
 # do not make a large GPU faster (benchmarks/together.py).
@@ -144,14 +144,14 @@ class Together(Cohort):
         self._model = self._models[places]
         for number, pupil in enumerate(pupils):
             self._model.take(number, pupil.model)
-        self._sizes = [len(pupil.rows) for pupil in pupils]
-        (self._steps,) = {run.steps(size) for size in self._sizes}
-        each = [math.ceil(size / self._steps) for size in self._sizes]
+        sizes = torch.tensor([len(pupil.rows) for pupil in pupils])
+        (self._steps,) = {run.steps(size) for size in sizes.tolist()}
+        each = (sizes + self._steps - 1) // self._steps
         # Where the rows of a pupil are in its order, and whether they are real.
-        step, row = torch.arange(self._steps).view(-1, 1, 1), torch.arange(max(each)).view(1, -1, 1)
-        place = step * torch.tensor(each) + row
-        real = (row < torch.tensor(each)) & (place < torch.tensor(self._sizes))
-        self._place = torch.where(real, place, 0)
+        row = torch.arange(int(each.amax())).unsqueeze(1)
+        place = torch.arange(self._steps).view(-1, 1, 1) * each + row
+        real = (row < each) & (place < sizes)
+        self._place, self._sizes = torch.where(real, place, 0), sizes.to(device)
         unused = (0, places - len(pupils))
         self._weights = torch.nn.functional.pad(real.double(), unused).to(device)
         self._counts = self._pseudo_counts()
@@ -171,7 +171,7 @@ class Together(Cohort):
 
     def learn_epoch(self, epoch: int, interrupt: Interrupt) -> Float[Tensor, " pupils"] | None:
         run, steps, source = self.run, self._steps, self.run.source
-        count, (_, rows, places) = len(self._pupils), self._weights.shape
+        _, rows, places = self._weights.shape
         total = torch.zeros(places, dtype=torch.float64, device=source.device)
         for step, part in enumerate(source.batches(rows * places, self._order())):
             progress = (epoch * steps + step) / max(1, run.epochs * steps - 1)
@@ -180,7 +180,7 @@ class Together(Cohort):
             total += self._model.step(batch, size, self._counts)[0]
             if interrupt.requested:
                 return None
-        return total[:count] / self._weights[..., :count].sum((0, 1))
+        return total[: len(self._pupils)] / self._sizes
 
     def _order(self) -> Int[Tensor, " cells"]:
         """The rows of an epoch: of one pupil after the other for each row of a mini-batch."""
@@ -205,14 +205,27 @@ class Together(Cohort):
         self._models.clear()
 
 
-def together_works(learner: Learner) -> bool:
+def _together_works(learner: Learner) -> bool:
     """Whether a learner can do with several Einets what it does with one."""
     return type(learner) is StochasticEM
 
 
+def check_together(together: int | None, learner: Learner) -> int | None:
+    """The number that a user gave, or raise."""
+    if together is None:
+        return None
+    together = as_int("together", together, minimum=1)
+    if together > 1 and not _together_works(learner):
+        raise ValueError(
+            f"together must be 1 or None with {type(learner).__name__}, got {together}: "
+            "only einet.StochasticEM trains several Einets at the same time"
+        )
+    return together
+
+
 def most_together(model: Einet, run: Run) -> int:
     """How many had best learn together: 1 where nothing is gained."""
-    if not (model.is_fused and model.device.type == "cuda" and together_works(run.learner)):
+    if not (model.is_fused and model.device.type == "cuda" and _together_works(run.learner)):
         return 1
     circuit = model.circuit
     values = circuit.num_body * circuit.width * model.log_class_prior.element_size()
