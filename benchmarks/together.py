@@ -3,9 +3,9 @@
 The paper's recipe for images (100 clusters, K 40, vertical cuts at every quarter of the width, 25
 epochs of stochastic EM with batches of 500) on bytes that are random: what they are does not change
 the time. Clusters are given, in sizes that differ as those of k-means do (a few times more or less
-than the average). For each ``together`` the model is trained ``--runs`` times, in turn with the others. A
-row holds all times, the first of which may contain compilation, the memory on top of the data and
-the model, and the ratio of the best time alone to the best time together.
+than the average). For each ``together`` the model is trained ``--runs`` times, in turn with the
+others. A row holds all times, the first of which may contain compilation, the memory on top of the
+data and the model, and the ratio of the best time alone to the best time together.
 
     python benchmarks/together.py [--device cuda] -> results/together-cuda.json
     python benchmarks/together.py --device cpu --quick --runs 5 \\
