@@ -26,9 +26,10 @@ demo: $(READY) ## Train a small model and ask it questions
 test: $(READY) ## Run the tests and the examples in the docstrings
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-lint: $(READY) ## Check formatting, style and types
+lint: $(READY) ## Check formatting, style, types and who imports whom
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
+	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyright
 
 format: $(READY) ## Format the code and apply safe fixes

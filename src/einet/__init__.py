@@ -1,8 +1,11 @@
 """Einsum Networks: deep generative models that answer any marginal and conditional exactly."""
 
 from einet import data
-from einet.base import Model
-from einet.clustered import ClusteredEinet
+from einet._version import __version__
+from einet.clusters.clustered import ClusteredEinet
+from einet.clusters.training import ClusterHistory
+from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.statistics import Statistics
 from einet.families import (
     Bernoulli,
     Beta,
@@ -15,17 +18,16 @@ from einet.families import (
     Poisson,
 )
 from einet.inference import Posterior
-from einet.learning.clusters import ClusterHistory
 from einet.learning.em import EM, StochasticEM
 from einet.learning.fit import fit
 from einet.learning.gradient import Gradient, unconstrained
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.prior import Prior, PseudoCounts
+from einet.learning.prior import Prior
 from einet.learning.schedules import cosine, exponential, linear
-from einet.learning.statistics import Statistics
-from einet.mixture import Mixture
-from einet.model import Einet
+from einet.models.base import Model
+from einet.models.einet import Einet
+from einet.models.mixture import Mixture
 from einet.storage import FormatError, load, load_metadata, save
 from einet.structures import (
     Partition,
@@ -36,8 +38,6 @@ from einet.structures import (
     poon_domingos,
     random_trees,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EM",
@@ -68,6 +68,7 @@ __all__ = [
     "Statistics",
     "StochasticEM",
     "StructureError",
+    "__version__",
     "chow_liu",
     "cosine",
     "data",

@@ -140,7 +140,7 @@ class Pulled:
     """Ctrl-C in the course of some cluster."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-        from einet.learning import clusters
+        from einet.clusters import training as clusters
 
         real = clusters._Training._train
 

@@ -233,7 +233,7 @@ def test_large_batches_go_through_in_pieces(monkeypatch):
         # Draws come in another order.
         answers[name] = None if name in ("sample", "means") else ask(whole, x)
     log_prob, statistics = whole.log_prob(x), model.e_step(x, labels=labels)
-    monkeypatch.setattr("einet.passes._CPU_PIECE_BYTES", 1)
+    monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
     assert len(model.pieces(200)) == 4
     pieces = model.given(x, labels=labels)
     for name, expected in answers.items():

@@ -169,7 +169,7 @@ def test_seeds():
 
 def test_many_samples_are_drawn_in_pieces(monkeypatch):
     model = sharp_model("Poon–Domingos")
-    monkeypatch.setattr("einet.inference.conditional._CELLS_AT_ONCE", 400)
+    monkeypatch.setattr("einet.inference.einet._CELLS_AT_ONCE", 400)
     joint = Joint(model)
     check_counts(joint.count(model.sample(5_000, seed=1)), joint.distribution())
 

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import einet
-from einet.kernels.memory import Rows, blocks, scratch, spacing
+from einet.kernels.memory import NodeRows, blocks, scratch, spacing
 
 
 @pytest.mark.parametrize("rows", [1, 7, 40])
@@ -30,7 +30,7 @@ def test_blocks_cover_every_cell_once(rows: int, batch: int):
 def test_rows_by_number(index: list[int]):
     step = spacing(index)
     assert (step is None) == (index not in ([4], [0, 1, 2], [1, 3, 5]))
-    rows = Rows(torch.tensor(index), index[0], step)
+    rows = NodeRows(torch.tensor(index), index[0], step)
     tensor = torch.arange(18.0).view(6, 3)
     for part in (slice(0, len(index)), slice(len(index) - 1, len(index))):
         assert rows.take(tensor, part, "test").equal(tensor[index[part]])

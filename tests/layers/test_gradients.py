@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 import einet
 from einet import RegionGraph
-from einet.kernels.torch import scaled
+from einet.kernels.nodes import scaled
 from einet.layers import LeafBlock
 from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows
 from tests.structures.strategies import region_graphs

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import einet
+from einet.engine.initialize import initialize_leaves
 from einet.layers import LeafLayer
-from einet.learning.initialize import initialize_leaves
 from tests.oracle import CONTINUOUS, DISCRETE
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import einet
 from einet import Einet, RegionGraph
 from einet.layers import Circuit, LinearLayer, MixingLayer
-from einet.reference import Reference
+from einet.storage.reference import Reference
 from tests.layers.test_circuit import Names, names_in_circuit
 from tests.oracle import Joint, Oracle, close, random_model, random_rows
 from tests.structures.strategies import region_graphs

@@ -646,7 +646,7 @@ def test_on_a_gpu(
     x: Tensor, valid: Tensor, learner: str, resident: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not resident:
-        monkeypatch.setattr("einet.learning.rows._RESIDENT_SHARE", 0.0)
+        monkeypatch.setattr("einet.data.rows._RESIDENT_SHARE", 0.0)
     x[::7, 2] = math.nan
     runs = []
     for device in ("cpu", "cuda"):

@@ -12,12 +12,12 @@ import typer
 from torch import Tensor
 
 import einet
-from einet.base import Leaves
 from einet.cli.console import as_device, counting
 from einet.data.images import Framing, Images
 from einet.imaging import Pixels, masks, measure, pictures, reading
 from einet.imaging.inpainting import inpaint as inpainted
 from einet.imaging.pixels import load_with_pixels
+from einet.inference.sampling import Leaves
 
 __all__ = [
     "Opened",

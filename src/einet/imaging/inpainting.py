@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from einet.base import Leaves, Model
 from einet.imaging.masks import over_channels
+from einet.inference.sampling import Leaves
+from einet.models.base import Model
 
 __all__ = ["Inpainting", "inpaint"]
 

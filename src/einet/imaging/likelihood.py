@@ -24,13 +24,13 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from einet.base import Model
 from einet.data.images import Images
 from einet.families import ExponentialFamily, Poisson
 from einet.imaging.colour import COLOUR_LEVELS, as_colour, to_ycocg, to_ycocg_linear
 from einet.inference.bins import bin_log_prob
-from einet.mixture import Mixture
-from einet.model import Einet
+from einet.models.base import Model
+from einet.models.einet import Einet
+from einet.models.mixture import Mixture
 
 __all__ = [
     "Likelihood",

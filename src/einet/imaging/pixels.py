@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
-from einet.base import Model
 from einet.imaging.colour import Colour, as_colour, from_ycocg, to_ycocg
+from einet.models.base import Model
 from einet.storage import load, load_metadata
 
 __all__ = ["Pixels", "load_with_pixels"]

@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from einet.clustered import ClusteredEinet
+from einet._checks import as_int
+from einet.clusters.clustered import ClusteredEinet
 from einet.families import Binomial, Categorical, ExponentialFamily, Gaussian
 from einet.kernels.dispatch import Precision
 from einet.structures import RegionGraph, chow_liu, poon_domingos
-from einet.structures.arguments import as_int
 
 __all__ = ["Axes", "LeafKind", "Recipe", "Structure", "pixel_tree"]
 

@@ -1,6 +1,6 @@
 """Queries on a model: conditioning, sampling, moments, modes."""
 
-from einet.inference.conditional import EinetPosterior
+from einet.inference.einet import EinetPosterior
 from einet.inference.posterior import Posterior
 
 __all__ = ["EinetPosterior", "Posterior"]

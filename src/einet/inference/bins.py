@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from einet.base import Model
-from einet.kernels.leaf import Evidence, log_values
+from einet.engine.passes import Passes
+from einet.inference.distribution import Distribution
 from einet.kernels.memory import block_bytes
-from einet.kernels.torch import scaled
+from einet.kernels.nodes import scaled
+from einet.kernels.torch.leaf import Evidence, log_values
 from einet.layers import LeafBlock
-from einet.mixture import Mixture
-from einet.model import Einet
 
 __all__ = ["bin_log_prob"]
 
@@ -27,7 +26,7 @@ _CPU_KEPT_BYTES, _GPU_KEPT_BYTES = 1 << 30, 8 << 30
 
 @torch.no_grad()
 def bin_log_prob(
-    model: Model,
+    model: Distribution,
     bins: Integer[Tensor, "batch variables"],
     edges: Float[Tensor, " bins_and_1"],
 ) -> Float[Tensor, " batch"]:
@@ -63,24 +62,21 @@ def bin_log_prob(
         raise ValueError(
             f"bins must lie between 0 and {count - 1}, got {int(bins.min())} to {int(bins.max())}"
         )
-    return _log_prob(model, bins.to(model.device), edges.double().to(model.device))
+    bins, edges = bins.to(model.device), edges.double().to(model.device)
+    total = torch.full((len(bins),), -torch.inf, dtype=torch.float64, device=model.device)
+    for log_weight, einet in model.weighted_einets():
+        if log_weight > -torch.inf:
+            total = torch.logaddexp(total, _log_prob(einet, bins, edges) + log_weight)
+    return total
 
 
-def _log_prob(model: Model, bins: Tensor, edges: Tensor) -> Tensor:
-    if isinstance(model, Mixture):
-        total = bins.new_full((len(bins),), -torch.inf, dtype=torch.float64)
-        for part, weight in zip(model.models, model.log_weights.double(), strict=True):
-            if weight > -torch.inf:
-                total = torch.logaddexp(total, _log_prob(part, bins, edges) + weight)
-        return total
-    if not isinstance(model, Einet):
-        raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
-    prior = model.log_class_prior.double()
+def _log_prob(model: Passes, bins: Tensor, edges: Tensor) -> Tensor:
+    prior = model.log_class_prior.double().unsqueeze(-1)
     tables = _Tables(model, edges)
     parts = []
     for rows in model.pieces(len(bins)):
         v, m = scaled(_leaf_values(model, bins[rows], tables), model.dtype)
-        parts.append(torch.logsumexp(model.propagate(v, m).double() + prior, 1))
+        parts.append(torch.logsumexp(model.circuit(v, m) + prior, 0))
     return torch.cat(parts) if parts else edges.new_empty(0)
 
 
@@ -89,7 +85,7 @@ _Table: TypeAlias = tuple[LeafBlock, int, Float[Tensor, "K n s bins"]]
 
 
 def _leaf_values(
-    model: Einet, bins: Tensor, tables: Iterable[_Table]
+    model: Passes, bins: Tensor, tables: Iterable[_Table]
 ) -> Float[Tensor, "leaf_nodes K batch"]:
     """The log-probabilities of all leaf entries."""
     shape = (model.leaf.num_nodes, model.leaf.num_entries, len(bins))
@@ -112,7 +108,7 @@ class _Tables:
     A table costs as much as so many rows as there are bins, and most sets have more rows than that.
     """
 
-    def __init__(self, model: Einet, edges: Float[Tensor, " bins_and_1"]) -> None:
+    def __init__(self, model: Passes, edges: Float[Tensor, " bins_and_1"]) -> None:
         self.blocks, self.edges = model.leaf.leaf_blocks, edges
         self.bounds = edges[:-1], edges[1:]
         cells = sum(block.stored[..., 0].numel() for block in self.blocks) * (len(edges) - 1)

@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from einet.base import Leaves, Model
+from einet._checks import as_int
 from einet.data.batch import Batch, as_batch
-from einet.structures.arguments import as_int
+from einet.inference.distribution import Distribution
+from einet.inference.sampling import Leaves
 
 __all__ = ["Posterior"]
 
@@ -25,7 +26,7 @@ class Posterior(ABC):
     :meth:`log_prob` is −∞, and every other query raises, naming them.
     """
 
-    def __init__(self, model: Model, evidence: Batch) -> None:
+    def __init__(self, model: Distribution, evidence: Batch) -> None:
         self.model = model
         # A copy: answers are computed when they are asked for, and x may have changed by then.
         self.evidence = evidence.map(torch.clone)

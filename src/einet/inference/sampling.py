@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["best", "draw"]
+__all__ = ["Leaves", "as_generator", "best", "draw"]
+
+#: What is read off a leaf that was chosen: a draw from its density, or its mean.
+Leaves = Literal["sample", "mean"]
+
+
+def as_generator(
+    seed: int | torch.Generator | None, device: torch.device
+) -> torch.Generator | None:
+    """A generator on ``device`` from a seed; None leaves the choice to torch's global state."""
+    if seed is None or isinstance(seed, torch.Generator):
+        return seed
+    return torch.Generator(device).manual_seed(seed)
 
 
 def draw(

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-__all__ = ["Rows", "block_bytes", "blocks", "rows_at_once", "scratch", "spacing"]
+__all__ = ["NodeRows", "block_bytes", "blocks", "rows_at_once", "scratch", "spacing"]
 
 # On a server core (1 MiB of L2 cache, 32 MiB of shared L3) blocks of about 1 MiB are best: smaller
 # ones lose to the overhead of each call, larger ones to memory traffic. A GPU wants to be filled.
@@ -99,8 +99,8 @@ def spacing(index: Sequence[int]) -> int | None:
 
 
 @dataclass
-class Rows:
-    """Rows of a tensor by number, taken as a view where the numbers are equally spaced.
+class NodeRows:
+    """NodeRows of a tensor by number, taken as a view where the numbers are equally spaced.
 
     ``first`` is the number of the first row: kept as a Python number to spare a look at the device.
     """

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.update import Statistic
 
 __all__ = ["Descent", "SumLayer", "Values", "Visits", "copied_lists", "copies"]
@@ -123,7 +123,7 @@ class SumLayer(nn.Module, ABC):
     ) -> Callable[[], None] | None:
         """From the flows of this layer's nodes to those of what it read.
 
-        A flow is v·∂log P/∂v (see :mod:`einet.kernels.torch`); ``flow["body"]`` and ``flow["top"]``
+        A flow is v·∂log P/∂v (see :mod:`einet.kernels.nodes`); ``flow["body"]`` and ``flow["top"]``
         have the shape of the values. ∂log P/∂weight goes to ``statistic``. What is returned, if
         anything, is to be called before the pass ends; layers below need not wait for it.
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from einet.kernels.dispatch import MOST_ENTRIES, Precision, fused
+from einet.kernels.nodes import Nodes
 from einet.kernels.streams import Beside
-from einet.kernels.torch import Nodes
 from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.compiler import COMPILERS
@@ -26,7 +26,7 @@ class Circuit(nn.Module):
     """The inner layers of an Einet: everything above the leaves.
 
     Nodes 0, 1, … are the leaves in the order of ``graph.leaves``; each layer appends its own. The
-    compiled order is part of the saved format (see :mod:`einet.reference`).
+    compiled order is part of the saved format (see :mod:`einet.storage.reference`).
 
     Args:
         graph: The structure.

@@ -10,15 +10,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from einet.kernels import torch as kernel
-from einet.kernels.memory import Rows, block_bytes, spacing
-from einet.kernels.torch import Children, Nodes
+from einet.kernels.memory import NodeRows, block_bytes, spacing
+from einet.kernels.nodes import Nodes
+from einet.kernels.torch import einsum as kernel
+from einet.kernels.torch.einsum import Children
 from einet.kernels.update import Collector, Statistic, Step
 from einet.layers.base import Descent, Values, Visits, copies
-from einet.layers.plan import ProductLayer
+from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
-    from einet.kernels.triton.einsum import Edges
+    from einet.kernels.triton.einsum import EinsumEdges
 
 __all__ = ["EinsumLayer"]
 
@@ -67,15 +68,15 @@ class EinsumLayer(ProductLayer):
         self.weight = nn.Parameter(torch.empty(len(left), num_outputs, num_left * num_right))
 
     def _children(self) -> Children:
-        left = Rows(self.left, *self._left)
-        right = None if self.unary else Rows(self.right, *self._right)
+        left = NodeRows(self.left, *self._left)
+        right = None if self.unary else NodeRows(self.right, *self._right)
         return Children(left, right, self.num_left, self.num_right)
 
-    def _edges(self) -> Edges:
-        from einet.kernels.triton.einsum import Edges
+    def _edges(self) -> EinsumEdges:
+        from einet.kernels.triton.einsum import EinsumEdges
 
         right = None if self.unary else self.right
-        return Edges(self.left, right, self.num_left, self.num_right, self.num_leaf_nodes)
+        return EinsumEdges(self.left, right, self.num_left, self.num_right, self.num_leaf_nodes)
 
     def sources(self) -> list[int]:
         return self._sources

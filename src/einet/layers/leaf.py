@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from einet.families import ExponentialFamily
-from einet.kernels import leaf as kernel
 from einet.kernels.dispatch import fused as use_fused
-from einet.kernels.leaf import Evidence, FusedEvidence
 from einet.kernels.memory import block_bytes
-from einet.kernels.torch import scale_, scaled
+from einet.kernels.nodes import scale_, scaled
+from einet.kernels.torch import leaf as kernel
+from einet.kernels.torch.leaf import Evidence, FusedEvidence
 from einet.layers.base import Visits
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
 from einet.structures import RegionGraph

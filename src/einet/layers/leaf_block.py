@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor, nn
 
 from einet.families import ExponentialFamily
-from einet.kernels.leaf import Evidence, FusedEvidence
-from einet.kernels.memory import Rows, block_bytes, spacing
+from einet.kernels.memory import NodeRows, block_bytes, spacing
+from einet.kernels.torch.leaf import Evidence, FusedEvidence
 from einet.layers.base import copies
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class FamilyGroup(nn.Module):
         observed: Bool[Tensor, "batch variables"] | None,
     ) -> Evidence:
         """What leaves of this family need to know of the data."""
-        every, columns = slice(0, len(self.variables)), Rows(self.variables, *self._spacing)
+        every, columns = slice(0, len(self.variables)), NodeRows(self.variables, *self._spacing)
         mine = columns.take(x.T, every, "x").T.double()
         seen = None if observed is None else columns.take(observed.T, every, "seen").T
         if seen is not None and bool(seen.all()):
@@ -177,9 +177,9 @@ class LeafBlock(nn.Module):
         return self._group[0]
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> NodeRows:
         """The leaves as nodes of the circuit."""
-        return Rows(self.leaves, *self._spacing)
+        return NodeRows(self.leaves, *self._spacing)
 
     @property
     def family(self) -> ExponentialFamily:

@@ -10,16 +10,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from einet.kernels import linear as kernel
-from einet.kernels.linear import Factors
 from einet.kernels.memory import block_bytes
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
+from einet.kernels.torch import linear as kernel
+from einet.kernels.torch.linear import Factors
 from einet.kernels.update import Collector, Statistic, Step
 from einet.layers.base import Descent, Values, Visits, copied_lists
-from einet.layers.plan import ProductLayer
+from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
-    from einet.kernels.triton.linear import Edges
+    from einet.kernels.triton.linear import LinearEdges
 
 __all__ = ["LinearLayer"]
 
@@ -68,12 +68,14 @@ class LinearLayer(ProductLayer):
     def _factors(self) -> Factors:
         return Factors(self.children_index, self.ends, self._widths, self.num_inputs)
 
-    def _edges(self) -> Edges:
-        from einet.kernels.triton.linear import Edges
+    def _edges(self) -> LinearEdges:
+        from einet.kernels.triton.linear import LinearEdges
 
         # Two children are the most frequent number in trees: a variable of its own and one sum.
         at_once = 2 if len(self._sources) <= 2.5 * self.num_nodes else 4
-        return Edges(self.children_index, self.ends, self.num_inputs, self.num_leaf_nodes, at_once)
+        return LinearEdges(
+            self.children_index, self.ends, self.num_inputs, self.num_leaf_nodes, at_once
+        )
 
     def sources(self) -> list[int]:
         return self._sources

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from einet.kernels import torch as kernel
+from einet.kernels.torch import mixing as kernel
 from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits, copied_lists
 

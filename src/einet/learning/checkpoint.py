@@ -16,11 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from einet.base import Model
+from einet.data.files import write_tensors
 from einet.learning.em import EM, StochasticEM
 from einet.learning.epoch import Run
 from einet.learning.learner import Learner
-from einet.model import Einet
+from einet.models.base import Model
+from einet.models.einet import Einet
 
 __all__ = ["Checkpoint", "floating_state", "settings_of"]
 
@@ -61,8 +62,6 @@ class Checkpoint:
         """Replace the file by one with this state."""
         if self.path is None:
             return
-        from einet.storage.write import write_tensors
-
         header = {"settings": self._settings, "state": state}
         write_tensors(self.path, tensors, {_KEY: json.dumps(header)})
         self._written = time.perf_counter()

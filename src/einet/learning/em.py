@@ -8,12 +8,13 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.base import Model
 from einet.data.batch import as_batch
+from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.statistics import Statistics
 from einet.learning.learner import Learner
-from einet.learning.prior import Prior, PseudoCounts
+from einet.learning.prior import Prior
 from einet.learning.schedules import Schedule
-from einet.learning.statistics import Statistics
+from einet.models.base import Model
 
 __all__ = ["EM", "StochasticEM"]
 

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from einet.data.batch import Batch
+from einet.data.rows import Rows
+from einet.data.source import Source
 from einet.learning.console import Interrupt
 from einet.learning.em import EM, StochasticEM
 from einet.learning.learner import Learner
-from einet.learning.rows import Rows
-from einet.learning.source import Source
-from einet.model import Einet
+from einet.models.einet import Einet
 
 __all__ = ["Run", "filled", "generator_of", "pinned_copy"]
 

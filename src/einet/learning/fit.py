@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet import replay
-from einet.base import Model
+from einet.data.batch import Batch, as_batch
+from einet.data.rows import Rows
+from einet.engine import replay
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM, StochasticEM
 from einet.learning.history import History
 from einet.learning.kept import Kept
 from einet.learning.learner import Learner
-from einet.learning.rows import Rows, checked
 from einet.learning.schedules import linear
+from einet.models.base import Model
 
 __all__ = ["fit"]
 
@@ -311,3 +313,37 @@ def _check_arguments(
         for name, value in of_valid.items():
             if value is not None:
                 raise ValueError(f"{name} is given, but valid is not; give both or neither")
+
+
+def checked(
+    model: Model, name: str, x: Any, observed: Any, labels: Any, weights: Any = None
+) -> Batch:
+    """Data for training; what is checked here need not be again for any mini-batch of them."""
+    batch = as_batch(
+        x,
+        model.num_variables,
+        observed,
+        labels=labels,
+        weights=weights,
+        num_classes=model.num_classes,
+        name=name,
+        prefix="valid_" if name == "valid" else "",
+        allow_empty=False,
+    )
+    if batch.weights is not None:
+        counts = batch.weights > 0
+        if not bool(counts.any()):
+            raise ValueError("weights must not be 0 throughout")
+        if not bool(counts.all()):
+            # Such rows are padding, whatever they hold.
+            model.check_support(replace(batch, observed=batch.mask & counts.unsqueeze(1)), name)
+            return _without_idle_mask(batch[counts])
+    model.check_support(batch, name)
+    return _without_idle_mask(batch)
+
+
+def _without_idle_mask(batch: Batch) -> Batch:
+    """Without a mask that is True throughout; worth the look at a GPU, as it is only this one."""
+    if batch.observed is not None and bool(batch.observed.all()):
+        return replace(batch, observed=None)
+    return batch

@@ -11,11 +11,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from einet.base import Model
 from einet.data.batch import as_batch
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
 from einet.learning.learner import Learner
+from einet.models.base import Model
+from einet.models.einet import Einet
+from einet.models.mixture import Mixture
 
 __all__ = ["Gradient", "unconstrained"]
 
@@ -99,9 +101,6 @@ def unconstrained(model: Model) -> Iterator[Model]:
 
 def attach(model: Model) -> None:
     """Put unconstrained parameters behind the canonical ones."""
-    from einet.mixture import Mixture
-    from einet.model import Einet
-
     for module in list(model.modules()):
         if isinstance(module, SumLayer):
             parametrize.register_parametrization(module, "weight", _Simplex(module))

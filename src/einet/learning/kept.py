@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from einet.base import Model
+from einet.models.base import Model
 
 __all__ = ["Kept"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.base import Model
+from einet.models.base import Model
 
 __all__ = ["Learner"]
 

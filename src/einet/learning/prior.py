@@ -1,25 +1,17 @@
-"""Conjugate priors on sum weights and leaves, as pseudo-counts (MAP-EM)."""
+"""Conjugate priors on sum weights and leaves."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from einet.base import Model
 from einet.data.batch import Batch, as_batch
-from einet.kernels.leaf import add_statistics
-from einet.kernels.memory import Rows
-from einet.layers import FamilyGroup, LeafBlock, LeafPrior, SumLayer
+from einet.engine.pseudo_counts import PseudoCounts, leaf_centres
+from einet.layers import LeafPrior
+from einet.models.base import Model
 
-__all__ = ["Prior", "PseudoCounts", "check_prior"]
-
-# Rows are looked at in parts, which take about so much memory.
-_PART_BYTES = 64 << 20
+__all__ = ["Prior"]
 
 
 @dataclass(frozen=True)
@@ -92,119 +84,5 @@ class Prior:
         if self.leaves > 0:
             if not isinstance(x, Batch):
                 model.check_support(batch, "x")
-            leaves = LeafPrior(float(self.leaves), _centres(model, batch))
+            leaves = LeafPrior(float(self.leaves), leaf_centres(model, batch))
         return PseudoCounts(float(self.sums) if self.sums > 0 else None, leaves, rows)
-
-
-@dataclass(frozen=True, eq=False)
-class PseudoCounts:
-    """Pseudo-counts for some rows of data, as ``model.m_step`` adds them to expected statistics.
-
-    :meth:`Prior.pseudo_counts` makes them for all training rows, :meth:`for_rows` for fewer.
-
-    Example:
-        >>> import einet, torch
-        >>> x = torch.randn(100, 4, generator=torch.manual_seed(0))
-        >>> model = einet.Einet(einet.random_trees(4, 1, 2), einet.Gaussian(), 3).initialize(x)
-        >>> counts = einet.Prior(sums=10.0, leaves=1.0).pseudo_counts(model, x)
-        >>> before = model.log_prob(x).sum() + counts.log_density(model)
-        >>> model.m_step(model.e_step(x), prior=counts)
-        >>> (model.log_prob(x).sum() + counts.log_density(model) > before).item()
-        True
-        >>> mean = model.em_step(x[:20], step_size=0.5, prior=counts.for_rows(20))
-    """
-
-    sums: float | Tensor | None
-    leaves: LeafPrior | None
-    #: The weight of the rows they are meant for.
-    rows: float | int | Tensor
-
-    def for_rows(self, weight: float | int | Tensor) -> PseudoCounts:
-        """Those of rows of this total weight: α and β times their share in all rows."""
-        share = weight / self.rows
-        sums = None if self.sums is None else self.sums * share
-        leaves = self.leaves
-        if leaves is not None:
-            leaves = replace(leaves, count=leaves.count * share)
-        return PseudoCounts(sums, leaves, weight)
-
-    def log_density(self, model: Model) -> Float[Tensor, ""]:
-        r"""The log density of a model's parameters under the prior, up to a constant.
-
-        .. math:: \sum_{\text{sums}} \sum_k \frac{\alpha}{n} \log w_k
-                  + \sum_{\text{leaves}} \beta \left(\theta^\top\phi_0 - A(\theta)\right)
-
-        EM with a prior never decreases its sum with the log-likelihood of the rows. It is
-        differentiable, and can be added to the objective of gradient learning too.
-        """
-        total = torch.zeros((), dtype=torch.float64, device=model.device)
-        for module in model.modules():
-            if isinstance(module, SumLayer) and self.sums is not None:
-                for w in module.simplices(module.weight):
-                    total = total + self.sums / w.shape[-1] * w.double().log().sum()
-            elif isinstance(module, LeafBlock) and self.leaves is not None:
-                theta, A = module.natural()
-                pseudo = self.leaves.of(module)
-                total = total + (theta * pseudo.weighted).sum() - (A * pseudo.total).sum()
-        return total
-
-    def static(self, device: torch.device) -> PseudoCounts:
-        """A copy on a device, all of it in tensors that can be changed in place."""
-
-        def zero() -> Tensor:
-            return torch.zeros((), dtype=torch.float64, device=device)
-
-        leaves = self.leaves
-        if leaves is not None:
-            centres = {
-                group: centre.to(device, copy=True) for group, centre in leaves.centres.items()
-            }
-            leaves = LeafPrior(zero(), centres)
-        return PseudoCounts(None if self.sums is None else zero(), leaves, 1.0)
-
-
-def check_prior(prior: Any) -> None:
-    """Raise where a model was given a prior without the rows it is meant for."""
-    if isinstance(prior, Prior):
-        raise TypeError(
-            "prior must be pseudo-counts, as prior.pseudo_counts(model, rows) makes them, "
-            "got the Prior itself"
-        )
-
-
-@torch.no_grad()
-def _centres(model: Model, batch: Batch) -> dict[FamilyGroup, Tensor]:
-    """φ₀ of every family of a model; components of a mixture mostly share theirs."""
-    known: dict[tuple, Tensor] = {}
-    result = {}
-    for group in model.modules():
-        if isinstance(group, FamilyGroup):
-            family = group.family
-            tensors = [group.variables, *family.hyper.values()]
-            values = (tensor.cpu().numpy().tobytes() for tensor in tensors)
-            key = (type(family), repr(family.config()), *values)
-            if key not in known:
-                known[key] = _centre(group, batch)
-            result[group] = known[key]
-    return result
-
-
-def _centre(group: FamilyGroup, batch: Batch) -> Float[Tensor, "V S_1"]:
-    """The mean of T(x) of each variable over its observed cells, with a 1; zeros if there are none.
-
-    The statistics are those of one leaf that holds all variables and that every row reaches.
-    """
-    device, V, S = group.variables.device, len(group.variables), group.num_statistics
-    total = torch.zeros(1, V, dtype=torch.float64, device=device)
-    weighted = total.new_zeros(1, V, S)
-    leaf, columns = Rows(torch.zeros(1, dtype=torch.long), 0, 1), torch.arange(V, device=device)
-    wide = 0 if group.family.kernel == "table" else S
-    step = max(64, _PART_BYTES // (8 * V * (4 + wide)))
-    for start in range(0, len(batch), step):
-        part = batch[slice(start, start + step)].to(device)
-        flow = total.new_ones(len(part)) if part.weights is None else part.weights.double()
-        evidence = group.evidence(part.x, part.observed)
-        add_statistics(flow.view(1, 1, -1), leaf, columns.unsqueeze(0), evidence, total, weighted)
-    seen = (total > 0).unsqueeze(-1)
-    mean = torch.where(seen, weighted / total.unsqueeze(-1), 0.0)
-    return torch.cat([mean, seen.double()], -1)[0].contiguous()

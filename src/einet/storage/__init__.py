@@ -1,10 +1,10 @@
 """Models in files: one safetensors file each, with nothing in it that could run.
 
-What the file holds, name by name, is written down in :mod:`einet.reference`, which reads it with
-numpy alone.
+What the file holds, name by name, is written down in :mod:`einet.storage.reference`, which reads it
+with numpy alone.
 """
 
-from einet.storage.format import FORMAT, VERSION, FormatError
+from einet.models.record import FORMAT, VERSION, FormatError
 from einet.storage.read import load, load_metadata
 from einet.storage.write import save
 

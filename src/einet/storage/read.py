@@ -12,20 +12,19 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from einet.base import Model
-from einet.clustered import ClusteredEinet
+from einet._version import __version__
+from einet.clusters.clustered import ClusteredEinet
+from einet.clusters.stand_in import twin
 from einet.families import ExponentialFamily, family_from_config
-from einet.mixture import Mixture
-from einet.model import Einet
-from einet.stand_in import twin
-from einet.storage.format import (
+from einet.models.base import Model
+from einet.models.einet import Einet
+from einet.models.mixture import Mixture
+from einet.models.record import (
     FORMAT,
     KEY,
     VERSION,
     FormatError,
-    compiled_order,
     is_typed,
-    release,
 )
 from einet.structures import RegionGraph
 
@@ -124,7 +123,7 @@ def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
     version = _field(header, "version", int)
     _expect(
         version <= VERSION,
-        f"it has version {version} of the format, and this release of einet ({release()}) "
+        f"it has version {version} of the format, and this release of einet ({__version__}) "
         f"reads version {VERSION}; install a newer one (it was written by einet "
         f"{header.get('einet')})",
     )
@@ -211,7 +210,7 @@ def _build_einet(
         num_classes=_field(description, "num_classes", int),
     )
     model.initialized = _field(description, "initialized", bool)
-    for part, order in compiled_order(model).items():
+    for part, order in model.compiled_order().items():
         _expect(
             description.get(part) == order,
             f"its {part} are not what this release of einet compiles from its graph",

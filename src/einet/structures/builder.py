@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from operator import index
 from typing import final
 
+from einet._checks import as_int
 from einet.structures import checks
-from einet.structures.arguments import as_int
 from einet.structures.checks import StructureError, describe_region
 from einet.structures.graph import Partition, RegionGraph
 from einet.structures.scopes import scope_of

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from einet._checks import as_int
 from einet.data.batch import Batch
-from einet.structures.arguments import as_int, as_rows
+from einet.structures.arguments import as_rows
 from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import RegionGraph
 from einet.structures.mutual_information import as_discrete, mutual_information

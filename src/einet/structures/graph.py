@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from einet._checks import as_int
 from einet.structures import checks, drawing, serialization
-from einet.structures.arguments import as_int
 from einet.structures.scopes import variables_of
 from einet.structures.summary import summarize
 

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._checks import as_smoothing
 from einet.data.batch import Batch
-from einet.structures.arguments import as_rows, as_smoothing
+from einet.structures.arguments import as_rows
 
 __all__ = ["as_discrete", "mutual_information"]
 

@@ -8,7 +8,7 @@ from numbers import Real
 from operator import index
 from typing import Any, TypeAlias
 
-from einet.structures.arguments import as_int
+from einet._checks import as_int
 from einet.structures.graph import RegionGraph
 
 __all__ = ["poon_domingos"]

@@ -2,7 +2,7 @@
 
 import random
 
-from einet.structures.arguments import as_int
+from einet._checks import as_int
 from einet.structures.graph import RegionGraph
 from einet.structures.scopes import scope_of
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import einet
+from einet.clusters import training as clusters
 from einet.imaging.pixels import load_with_pixels
-from einet.learning import clusters
 from experiments.images import __main__ as command
 from experiments.images.__main__ import main
 from experiments.images.panels import PANELS

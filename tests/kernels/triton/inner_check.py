@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
-from einet.kernels.triton.einsum import Edges
+from einet.kernels.nodes import Nodes
+from einet.kernels.triton.einsum import EinsumEdges
 from tests.kernels.triton.leaf_check import DEVICES, INF, NAN, interpreted
 
 __all__ = [
@@ -134,7 +134,7 @@ class EinsumCase:
         left, right = order[:L], order[L : 2 * L]
         # A child may have many parents, and be now on the left and now on the right.
         left[-1], right[0] = order[2 * L], order[2 * L]
-        self.edges = Edges(left, None if unary else right, I, J, self.num // 2)
+        self.edges = EinsumEdges(left, None if unary else right, I, J, self.num // 2)
         self.weight = random_weights(L, K, I * J, generator=generator).to(device)
         self.W = self.weight.double().view(L, K, I, J)
         self.evaluate()

@@ -11,9 +11,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.triton import linear, linear_weights
-from einet.kernels.triton.linear import Edges
+from einet.kernels.triton.linear import LinearEdges
 from einet.kernels.update import RELATIVE_FLOOR, step_
 from tests.kernels.triton.inner_check import (
     ERROR,
@@ -75,7 +75,9 @@ class Case:
         order[-1] = order[0]
         self.children = [part.tolist() for part in order.split(counts)]
         ends = torch.tensor([0, *counts]).cumsum(0).to(device)
-        self.edges = Edges(order.to(device), ends, self.I, num // 2, at_once=2 + 2 * (self.L % 2))
+        self.edges = LinearEdges(
+            order.to(device), ends, self.I, num // 2, at_once=2 + 2 * (self.L % 2)
+        )
         self.weight = random_weights(self.L, self.K, self.I, generator=generator).to(device)
         self.evaluate()
         gradient = 2 * torch.rand(self.L, self.K, self.batch, generator=generator).to(device)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.triton import mixing
 from einet.kernels.update import RELATIVE_FLOOR, step_
 from tests.kernels.triton.inner_check import (

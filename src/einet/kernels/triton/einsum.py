@@ -17,14 +17,14 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
 
-__all__ = ["Edges", "forward", "is_narrow", "narrow_tiles"]
+__all__ = ["EinsumEdges", "forward", "is_narrow", "narrow_tiles"]
 
 
 @dataclass
-class Edges:
+class EinsumEdges:
     """The two children of each of L sums: I entries on the left, J on the right.
 
     ``right`` is None where the second factor is the constant 1 (J = 1). Nodes with numbers below
@@ -43,7 +43,11 @@ class Edges:
 
 
 def forward(
-    weight: Float[Tensor, "L K_out IJ"], nodes: Nodes, edges: Edges, out: Nodes, precision: str
+    weight: Float[Tensor, "L K_out IJ"],
+    nodes: Nodes,
+    edges: EinsumEdges,
+    out: Nodes,
+    precision: str,
 ) -> None:
     """``out = (v, m)`` of the sums over outer products of their children's values."""
     num, outputs, _ = weight.shape
@@ -126,12 +130,12 @@ def _forward(
 # -- few outputs, as at the root ------------------------------------------------------------------
 
 
-def is_narrow(outputs: int, edges: Edges) -> bool:
+def is_narrow(outputs: int, edges: EinsumEdges) -> bool:
     """Whether a tile holds the entries of a child better than the outputs."""
     return 4 * outputs <= edges.num_left and max(edges.num_left, edges.num_right) <= 64
 
 
-def narrow_tiles(edges: Edges) -> dict:
+def narrow_tiles(edges: EinsumEdges) -> dict:
     return {
         "LEFT": padded(edges.num_left),
         "RIGHT": padded(edges.num_right),

@@ -14,8 +14,8 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
-from einet.kernels.triton.einsum import Edges, is_narrow, narrow_tiles
+from einet.kernels.nodes import Nodes
+from einet.kernels.triton.einsum import EinsumEdges, is_narrow, narrow_tiles
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded, split
 
 __all__ = ["add_up", "backward"]
@@ -24,7 +24,7 @@ __all__ = ["add_up", "backward"]
 def backward(
     weight: Float[Tensor, "L K_out IJ"],
     nodes: Nodes,
-    edges: Edges,
+    edges: EinsumEdges,
     sums: Nodes,
     gradient: Float[Tensor, "L K_out batch"],
     into: Float[Tensor, "rows K batch"],

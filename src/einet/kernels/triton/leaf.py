@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from einet.families import ExponentialFamily
-from einet.kernels.leaf import FusedEvidence
+from einet.kernels.torch.leaf import FusedEvidence
 from einet.kernels.triton import (
     leaf_binary,
     leaf_evidence,

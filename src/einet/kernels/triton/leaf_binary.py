@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from einet.kernels.leaf import FusedEvidence
+from einet.kernels.torch.leaf import FusedEvidence
 from einet.kernels.triton.leaf_common import (
     ENOUGH,
     Added,

@@ -2,10 +2,11 @@
 
 Row l has the children ``children[ends[l]:ends[l + 1]]`` and the sums
 :math:`S_k = \\sum_i W_{ki} \\prod_c v_{ci}`. Every kernel makes the products anew, in registers,
-with an exponent for each entry (see :mod:`einet.kernels.linear`): multiplying takes no logarithm
-and no look at other entries, and nothing is lost on the way. Peaks and gradients refer to products
-divided by a power of two such that the largest entry is in [1, 2). Forwards, sums are scaled down
-as often as a block of entries holds a larger one; backwards, the exponent of the largest is known.
+with an exponent for each entry (see :mod:`einet.kernels.torch.linear`): multiplying takes no
+logarithm and no look at other entries, and nothing is lost on the way. Peaks and gradients refer to
+products divided by a power of two such that the largest entry is in [1, 2). Forwards, sums are
+scaled down as often as a block of entries holds a larger one; backwards, the exponent of the
+largest is known.
 
 Backwards, :math:`p_i \\sum_k W_{ki} u_k` is the flow into entry i of every child: what leaves get.
 Divided by the child's value it is the gradient that sums get. An entry of value 0 gets none, and
@@ -21,10 +22,10 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
 
-__all__ = ["Edges", "backward", "forward", "product", "scaled", "upper"]
+__all__ = ["LinearEdges", "backward", "forward", "product", "scaled", "upper"]
 
 # The exponent of a product that is 0 throughout: below all others, and its differences fit 32 bits.
 _NEVER = tl.constexpr(-(1 << 30))
@@ -34,7 +35,7 @@ _HUGE = tl.constexpr(1e38)
 
 
 @dataclass
-class Edges:
+class LinearEdges:
     """The children of each of L sums, row by row, with I entries each.
 
     Nodes with numbers below ``num_leaf_nodes`` are leaves. Values of ``at_once`` children are
@@ -97,7 +98,7 @@ def power(e):
 def forward(
     weight: Float[Tensor, "L K_out I"],
     nodes: Nodes,
-    edges: Edges,
+    edges: LinearEdges,
     out: Nodes,
     largest: Int[Tensor, "L batch"],
     precision: str,
@@ -182,7 +183,7 @@ def _forward(
 def backward(
     weight: Float[Tensor, "L K_out I"],
     nodes: Nodes,
-    edges: Edges,
+    edges: LinearEdges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
     largest: Int[Tensor, "L batch"],

@@ -13,8 +13,8 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
-from einet.kernels.triton.linear import Edges, product, scaled, upper
+from einet.kernels.nodes import Nodes
+from einet.kernels.triton.linear import LinearEdges, product, scaled, upper
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
 from einet.kernels.update import RELATIVE_FLOOR
 
@@ -26,7 +26,7 @@ _ENOUGH = 512
 
 def statistics(
     nodes: Nodes,
-    edges: Edges,
+    edges: LinearEdges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
     largest: Int[Tensor, "L batch"],
@@ -40,7 +40,7 @@ def statistics(
 def step(
     weight: Float[Tensor, "L K_out I"],
     nodes: Nodes,
-    edges: Edges,
+    edges: LinearEdges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
     largest: Int[Tensor, "L batch"],
@@ -55,7 +55,7 @@ def step(
 def _reduce(
     weight: Tensor,
     nodes: Nodes,
-    edges: Edges,
+    edges: LinearEdges,
     gradient: Tensor,
     peak: Tensor,
     largest: Tensor,

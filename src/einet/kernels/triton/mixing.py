@@ -12,7 +12,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import TINY, log_of
 from einet.kernels.update import RELATIVE_FLOOR
 

@@ -8,7 +8,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
+from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import log_of
 
 __all__ = ["finish"]

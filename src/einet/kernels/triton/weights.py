@@ -11,8 +11,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.kernels.torch import Nodes
-from einet.kernels.triton.einsum import Edges
+from einet.kernels.nodes import Nodes
+from einet.kernels.triton.einsum import EinsumEdges
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
 from einet.kernels.update import RELATIVE_FLOOR
 
@@ -21,7 +21,7 @@ __all__ = ["normalize", "statistics", "step"]
 
 def statistics(
     nodes: Nodes,
-    edges: Edges,
+    edges: EinsumEdges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
     into: Float[Tensor, "L K_out IJ"],
@@ -37,7 +37,7 @@ def statistics(
 def step(
     weight: Float[Tensor, "L K_out IJ"],
     nodes: Nodes,
-    edges: Edges,
+    edges: EinsumEdges,
     gradient: Float[Tensor, "L K_out batch"],
     peak: Float[Tensor, "L batch"],
     totals: Float[Tensor, "L blocks K_out"],
@@ -57,7 +57,7 @@ def step(
 def _reduce(
     weight: Tensor,
     nodes: Nodes,
-    edges: Edges,
+    edges: EinsumEdges,
     gradient: Tensor,
     peak: Tensor,
     totals: Tensor | None,

@@ -1,0 +1,351 @@
+"""Clusters of data, with an Einet for each: a mixture for data too varied for a single one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.utils import parametrize
+
+from einet._checks import as_int
+from einet.clusters.cohort import check_together
+from einet.clusters.refine import Refinement
+from einet.clusters.stand_in import StandIn, twin
+from einet.clusters.training import ClusterHistory, train_clusters
+from einet.data.batch import Batch, as_labels
+from einet.data.source import Source, Transform
+from einet.families import ExponentialFamily
+from einet.kernels.dispatch import Precision
+from einet.learning.checkpoint import Checkpoint, settings_of
+from einet.learning.console import Bar, Interrupt
+from einet.learning.em import EM, StochasticEM
+from einet.learning.epoch import Run
+from einet.learning.history import History
+from einet.learning.learner import Learner
+from einet.learning.schedules import linear
+from einet.models.einet import Einet
+from einet.models.mixture import Mixture
+from einet.structures import RegionGraph
+
+__all__ = ["ClusteredEinet"]
+
+# No attribute: it must not be copied, saved or moved with the model.
+_stand_ins: WeakKeyDictionary[ClusteredEinet, StandIn] = WeakKeyDictionary()
+
+
+class ClusteredEinet(Mixture):
+    r"""A mixture of Einets on one structure, each trained on one cluster of the rows.
+
+    The paper's model of images (sec. 4.2): k-means finds C clusters, an Einet is learnt from each,
+    and they are mixed with the clusters' shares of the rows,
+    :math:`p(x) = \sum_c \frac{n_c}{n}\, p_c(x)`. It is a mixture like any other:
+    its conditionals draw the component from its exact posterior. Afterwards, :meth:`refine` learns
+    all of it together. On a GPU one recorded model answers for all components, if asked within
+    ``torch.no_grad()``.
+
+    Args:
+        graph: The structure of every component.
+        family: The leaves' exponential family: one for all variables or one for each.
+        num_sums: K, the number of sums in each inner region.
+        num_clusters: C, the number of components.
+        num_leaves, sums, precision, seed, dtype, device: As in :class:`~einet.Einet`.
+
+    Example:
+        >>> import einet, torch
+        >>> kind = torch.arange(200).unsqueeze(1) % 2
+        >>> x = 5.0 * kind + torch.randn(200, 4, generator=torch.manual_seed(0))
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+        >>> model = einet.ClusteredEinet(graph, einet.Gaussian(), num_sums=3, num_clusters=2)
+        >>> history = model.fit(x, epochs=5, progress=False)
+        >>> history.sizes
+        [100, 100]
+        >>> model.weights
+        tensor([0.5000, 0.5000])
+        >>> posterior = model.given(torch.tensor([[5.0, *[float("nan")] * 3]]))
+        >>> posterior.mean().round()
+        tensor([[5., 5., 5., 5.]])
+        >>> history = model.refine(x, epochs=2, progress=False)
+        >>> history.train[1] > history.train[0]
+        True
+    """
+
+    def __init__(
+        self,
+        graph: RegionGraph,
+        family: ExponentialFamily | Sequence[ExponentialFamily],
+        num_sums: int,
+        num_clusters: int,
+        *,
+        num_leaves: int | None = None,
+        sums: str = "einsum",
+        precision: Precision = "highest",
+        seed: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        num_clusters = as_int("num_clusters", num_clusters, minimum=1)
+        first = Einet(
+            graph,
+            family,
+            num_sums,
+            num_leaves=num_leaves,
+            sums=sums,
+            precision=precision,
+            seed=seed,
+            dtype=dtype,
+            device=device,
+        )
+        super().__init__([first, *(twin(first) for _ in range(num_clusters - 1))])
+
+    @classmethod
+    def of(cls, components: Sequence[Einet], weights: Any = None) -> ClusteredEinet:
+        """Einets on one structure that were trained elsewhere, such as in a file."""
+        components = list(components)
+        if not components or not all(isinstance(component, Einet) for component in components):
+            raise TypeError("components must be a sequence of at least one Einet")
+        first, *others = components
+        if any(_form(other) != _form(first) or other.graph != first.graph for other in others):
+            raise ValueError("components must have the same structure, families and types")
+        model = cls.__new__(cls)
+        Mixture.__init__(model, components, weights)
+        return model
+
+    @property
+    def einets(self) -> list[Einet]:
+        """The components."""
+        return list(self.components)  # type: ignore[arg-type]
+
+    @property
+    def num_clusters(self) -> int:
+        return len(self.components)
+
+    @property
+    def weights(self) -> Float[Tensor, " components"]:
+        """The components' weights."""
+        return self.log_weights.detach().exp()
+
+    @property
+    def graph(self) -> RegionGraph:
+        """The structure of every component."""
+        return self.einets[0].graph
+
+    @property
+    def precision(self) -> Precision:
+        """How exactly the fused kernels multiply; see :class:`~einet.Einet`."""
+        return self.einets[0].precision
+
+    @precision.setter
+    def precision(self, value: Precision) -> None:
+        for component in self.einets:
+            component.precision = value
+
+    def check_support(self, batch: Batch, name: str) -> None:
+        # All components have the same families.
+        self.einets[0].check_support(batch, name)
+
+    def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
+        if self._plain():
+            return super().component_log_prob(batch)
+        stand_in = self._stand_in()
+        with stand_in.lock:
+            logs = [stand_in.become(each).log_prob(batch).double() for each in self.einets]
+        return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
+
+    def _plain(self) -> bool:
+        """Whether components answer themselves: where nothing is recorded, and for gradients."""
+        first = self.einets[0]
+        tracked = torch.is_grad_enabled() and any(p.requires_grad for p in first.parameters())
+        computed = parametrize.is_parametrized(first.circuit.sum_layers[0])
+        return tracked or computed or first.device.type != "cuda"
+
+    def _stand_in(self) -> StandIn:
+        found = _stand_ins.get(self)
+        if found is None or not found.serves(self.einets[0]):
+            found = _stand_ins[self] = StandIn(self.einets[0])
+        return found
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        train: Any,
+        *,
+        epochs: int = 25,
+        batch_size: int = 500,
+        optimizer: Learner | None = None,
+        observed: Any = None,
+        transform: Transform | None = None,
+        clusters: Any = None,
+        kmeans_iterations: int = 100,
+        from_clusters: bool = False,
+        together: int | None = None,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = True,
+    ) -> ClusterHistory:
+        """Cluster the rows and train the component of each cluster on its rows, from the start.
+
+        The result depends on the data, these settings and the seed alone, whatever the parameters
+        were before. Ctrl-C ends the training after the current mini-batch; components that were
+        not reached then have weight 0.
+
+        Args:
+            train: Training rows ``[rows, variables]``, NaN where a cell is missing. They are kept
+                in the type they come in: images are best given as bytes, with a ``transform``.
+            epochs: How often each cluster's Einet goes through its rows.
+            batch_size: The most rows in a mini-batch; all of an epoch's are of equal size.
+            optimizer: How to learn. By default :class:`~einet.StochasticEM` with a step size that
+                falls from 0.5 to 0.05; the paper's is ``StochasticEM(0.5)``.
+            observed: A mask, True where a cell is known (for integer data).
+            transform: What is done to rows when they are used, such as ``lambda x: x / 255``. It is
+                given some rows as a tensor on the model's device. Queries expect what it returns.
+            clusters: The cluster of each row, in place of k-means.
+            kmeans_iterations: The most iterations of k-means.
+            from_clusters: Whether entry k of all leaves and sums of a component starts out as one
+                of K clusters within its cluster, as with ``Einet.initialize(clusters=True)``. With
+                linear sums EM often ends in a better place from there.
+            together: How many clusters' Einets learn at the same time, as one circuit with all
+                their sums, by :class:`~einet.StochasticEM` alone. By default 1 on a CPU, and on a
+                GPU as many as keep it busy, up to 16. Results differ by rounding, and with a prior
+                by what mini-batches have of it: as much each, in place of their rows' share.
+            seed: Seed of everything random.
+            device: Where to move the model before training; it stays there.
+            checkpoint: A file for the state of the training, written every half a minute and at the
+                end, also after Ctrl-C.
+            resume: Whether to go on from the state in that file, where there is one. On a CPU the
+                result is the same, bit by bit, as if nothing had happened.
+            progress: Whether to show a progress bar.
+        """
+        epochs, batch_size, seed = _checked(self, epochs, batch_size, seed)
+        learner = StochasticEM(linear(0.5, 0.05)) if optimizer is None else optimizer
+        if not isinstance(learner, Learner):
+            raise TypeError(
+                "optimizer must be an einet.StochasticEM, EM or Gradient, "
+                f"got {type(learner).__name__}"
+            )
+        if not isinstance(from_clusters, bool):
+            raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
+        together = check_together(together, learner)
+        began = time.perf_counter()
+        if device is not None:
+            self.to(device)
+        source = self._source(train, observed, transform)
+        given = None if clusters is None else self._given(clusters, len(source))
+        history = train_clusters(
+            self.einets,
+            Run(source, learner, epochs, batch_size, seed, from_clusters),
+            kmeans_iterations if given is None else given,
+            checkpoint,
+            resume,
+            progress,
+            self._stand_in(),
+            together,
+        )
+        history.clustering_seconds = time.perf_counter() - began - history.training_seconds
+        shares = torch.tensor(history.sizes, dtype=torch.float64)
+        shares *= torch.tensor([bool(means) for means in history.train])
+        if shares.sum() > 0:
+            self.log_weights.data.copy_((shares / shares.sum()).log())
+        return history
+
+    def refine(
+        self,
+        train: Any,
+        valid: Any = None,
+        *,
+        epochs: int = 5,
+        batch_size: int = 500,
+        optimizer: EM | StochasticEM | None = None,
+        observed: Any = None,
+        valid_observed: Any = None,
+        transform: Transform | None = None,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = True,
+    ) -> History:
+        """Learn all components and their weights together, by EM of the mixture as a whole.
+
+        In every epoch rows are shared out between the components by their responsibilities, and
+        each component learns from its shares. With :class:`~einet.EM` the log-likelihood never
+        falls. With validation rows the model ends up as it was after its best epoch on them, or
+        before the first if none was better (``history.best_epoch`` is None then). An interruption
+        or an error leaves what the last full epoch left.
+
+        Args:
+            train, observed, transform: Training rows; as in :meth:`fit`.
+            valid, valid_observed: Validation rows, in the units of ``train``.
+            epochs: How often to share out the rows.
+            batch_size: The most rows in a mini-batch.
+            optimizer: :class:`~einet.EM` (the default) or :class:`~einet.StochasticEM`, which makes
+                more progress in an epoch, but needs small steps not to undo it.
+            seed, device, checkpoint, resume, progress: As in :meth:`fit`.
+        """
+        epochs, batch_size, seed = _checked(self, epochs, batch_size, seed)
+        learner = EM() if optimizer is None else optimizer
+        if not isinstance(learner, EM | StochasticEM):
+            raise TypeError(
+                f"optimizer must be an einet.EM or StochasticEM, got {type(learner).__name__}"
+            )
+        if valid is None and valid_observed is not None:
+            raise ValueError("valid_observed is given, but valid is not; give both or neither")
+        if device is not None:
+            self.to(device)
+        run = Run(self._source(train, observed, transform), learner, epochs, batch_size, seed)
+        held_out = None
+        if valid is not None:
+            held_out = self._source(valid, valid_observed, transform, "valid")
+        known = None if held_out is None else held_out.checksum
+        file = Checkpoint(checkpoint, {**settings_of("refine", self.einets, run), "valid": known})
+        refinement = Refinement(self, run, held_out, file, self._stand_in())
+        state = file.read() if resume else None
+        if state is not None:
+            refinement.resume(*state)
+        with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
+            return refinement.train(bar, interrupt)
+
+    def _source(
+        self, x: Any, observed: Any, transform: Transform | None, name: str = "train"
+    ) -> Source:
+        return Source(
+            x, observed, self.num_variables, self.device, transform, self.check_support, name
+        )
+
+    def _given(self, clusters: Any, rows: int) -> Int[Tensor, " rows"]:
+        given = as_labels(clusters, rows, self.num_clusters, name="clusters").cpu()
+        if bool((given < 0).any()):
+            raise ValueError("clusters must not be negative: every row needs one")
+        return given
+
+    def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
+        # To a reader that does not know of clusters, it is a mixture.
+        return {**super().describe(graphs), "clustered": True}
+
+    def extra_repr(self) -> str:
+        return f"variables={self.num_variables}, clusters={self.num_clusters}"
+
+
+def _form(model: Einet) -> list[Any]:
+    """What models must have in common to stand in for each other."""
+    families = [(type(g.family), repr(g.family.config())) for g in model.leaf.family_groups]
+    tensors = [(name, t.shape, t.dtype) for name, t in model.state_dict().items()]
+    return [model.sums, families, tensors]
+
+
+def _checked(model: ClusteredEinet, epochs: int, batch_size: int, seed: int) -> tuple[int, ...]:
+    if any(parametrize.is_parametrized(module) for module in model.modules()):
+        raise ValueError("model is inside einet.unconstrained; leave that context before training")
+    return (
+        as_int("epochs", epochs, minimum=1),
+        as_int("batch_size", batch_size, minimum=1),
+        as_int("seed", seed, minimum=0),
+    )

@@ -1,0 +1,160 @@
+"""k-means on the model's device, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from einet._checks import as_int
+from einet.data.source import Source
+
+__all__ = ["Clusters", "kmeans"]
+
+# Centres are sought among so many rows at most, and so many for each cluster at least.
+_SEED_BYTES, _LEAST_ROWS_EACH = 64 << 20, 20
+# Empty clusters look among so many of the farthest rows for each: those may lie close together.
+_CANDIDATES_EACH = 32
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What k-means found.
+
+    Attributes:
+        assignment: The cluster of each row: that of the nearest centre.
+        centres: The centre of each cluster, in units of the data.
+        inertia: The sum of squared distances between rows and their centres, one number for each
+            iteration; it never rises.
+    """
+
+    assignment: Int[Tensor, " rows"]
+    centres: Float[Tensor, "clusters variables"]
+    inertia: list[float]
+
+
+@torch.no_grad()
+def kmeans(
+    source: Source,
+    num_clusters: int,
+    *,
+    seed: int = 0,
+    max_iterations: int = 100,
+    tolerance: float = 1e-4,
+) -> Clusters:
+    """Cluster rows by their Euclidean distance to as many centres.
+
+    Centres are found by greedy k-means++ on a random subset, then by Lloyd's iterations on all
+    rows. A centre that has lost its rows starts again at the row that lies farthest from its own.
+    Missing cells count as their column's mean. What is random is drawn on the CPU.
+
+    Args:
+        source: The rows.
+        num_clusters: How many centres.
+        seed: Seed of the first centres.
+        max_iterations: How often to look through all rows.
+        tolerance: Stop once the inertia falls by no more than this share of it.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [10.0], [0.5], [10.5]])
+        >>> found = kmeans(Source(x, None, 1, torch.device("cpu")), num_clusters=2)
+        >>> found.centres.sort(0).values.flatten()
+        tensor([ 0.2500, 10.2500], dtype=torch.float64)
+        >>> found.inertia[-1]
+        0.25
+    """
+    num_clusters = as_int("num_clusters", num_clusters, minimum=1)
+    max_iterations = as_int("max_iterations", max_iterations, minimum=1)
+    if num_clusters > len(source):
+        raise ValueError(
+            f"num_clusters must not exceed the number of rows, {len(source)}, got {num_clusters}"
+        )
+    centres = _seeds(source, num_clusters, torch.Generator().manual_seed(seed))
+    best = _nearest(source, centres)
+    inertia = [best.inertia]
+    while len(inertia) < max_iterations and best.inertia > 0:
+        moved = best.means(source, centres)
+        found = _nearest(source, moved)
+        # Close to the end a step can be lost to rounding; it is not taken then.
+        if found.inertia > best.inertia:
+            break
+        done = found.inertia >= (1 - tolerance) * best.inertia
+        done = done or torch.equal(found.assignment, best.assignment)
+        best, centres = found, moved
+        inertia.append(best.inertia)
+        if done:
+            break
+    return Clusters(best.assignment, centres.double() + source.mean, inertia)
+
+
+@dataclass
+class _Nearest:
+    """Rows and their nearest centres."""
+
+    assignment: Int[Tensor, " rows"]
+    distance: Float[Tensor, " rows"]
+    sums: Float[Tensor, "clusters variables"]
+    counts: Float[Tensor, " clusters"]
+    inertia: float
+
+    def means(
+        self, source: Source, centres: Float[Tensor, "clusters variables"]
+    ) -> Float[Tensor, "clusters variables"]:
+        """The mean of every cluster; far rows for those that are empty."""
+        means = (self.sums / self.counts.clamp(min=1).unsqueeze(-1)).float()
+        empty = (self.counts == 0).nonzero().flatten().tolist()
+        if not empty:
+            return means
+        far = self.distance.topk(min(len(source), _CANDIDATES_EACH * len(empty)))
+        rows, distance = torch.cat(list(source.centred(far.indices))), far.values
+        for cluster in empty:
+            best = distance.argmax()
+            # Where no row is off its centre, there are fewer different rows than clusters.
+            means[cluster] = torch.where(distance[best] > 0, rows[best], centres[cluster])
+            distance = torch.minimum(distance, (rows - rows[best]).square().sum(1))
+        return means
+
+
+def _nearest(source: Source, centres: Float[Tensor, "clusters variables"]) -> _Nearest:
+    half = 0.5 * centres.square().sum(1)
+    sums = torch.zeros_like(centres, dtype=torch.float64)
+    counts = torch.zeros_like(half, dtype=torch.float64)
+    assignments, distances = [], []
+    for x in source.centred():
+        # ½|x − c|² less ½|x|²; data that are centred lose no digits to it.
+        least = torch.addmm(half, x, centres.T, alpha=-1).min(1)
+        assignments.append(least.indices)
+        distances.append((x.square().sum(1) + 2 * least.values).clamp_(min=0))
+        # A product with one-hot rows adds in a fixed order, as index_add_ on a GPU does not.
+        member = x.new_zeros(len(x), len(centres)).scatter_(1, least.indices.unsqueeze(1), 1.0)
+        sums += member.T @ x
+        counts += member.sum(0)
+    distance = torch.cat(distances)
+    total = float(distance.double().sum())
+    return _Nearest(torch.cat(assignments), distance, sums, counts, total)
+
+
+def _seeds(
+    source: Source, num_clusters: int, generator: torch.Generator
+) -> Float[Tensor, "clusters variables"]:
+    """Greedy k-means++: each centre is the best of some rows drawn by their squared distance."""
+    most = max(_LEAST_ROWS_EACH * num_clusters, _SEED_BYTES // (4 * source.num_variables))
+    some = torch.randperm(len(source), generator=generator)[:most].sort().values
+    x = torch.cat(list(source.centred(some)))
+    squares = x.square().sum(1)
+    trials = 2 + int(math.log(num_clusters))
+    chosen = torch.randint(len(x), (1,), generator=generator).to(x.device)
+    nearest = (squares + squares[chosen] - 2 * (x @ x[chosen].T).squeeze(1)).clamp_(min=0)
+    for _ in range(num_clusters - 1):
+        # In a race over random distances, each row wins as often as its speed says.
+        race = torch.empty(trials, len(x)).exponential_(generator=generator).to(x.device)
+        candidates = (nearest / race.clamp_(min=1e-30)).argmax(1)
+        distance = squares + squares[candidates].unsqueeze(1) - 2 * (x @ x[candidates].T).T
+        distance = torch.minimum(distance.clamp_(min=0), nearest)
+        best = distance.sum(1).argmin().view(1)
+        nearest = distance.index_select(0, best).squeeze(0)
+        chosen = torch.cat([chosen, candidates.index_select(0, best)])
+    return x[chosen]

@@ -1,0 +1,89 @@
+"""The M-step of an Einet (sec. 3.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.utils import parametrize
+
+from einet.families.simplex import floored_simplex
+from einet.kernels.update import RELATIVE_FLOOR, step_
+from einet.layers import SumLayer
+
+if TYPE_CHECKING:
+    from einet.engine.passes import Passes
+    from einet.engine.pseudo_counts import PseudoCounts
+    from einet.engine.statistics import EinetStatistics
+
+__all__ = ["check_canonical", "m_step", "update_classes"]
+
+# Parameters are updated in blocks that stay in a core's cache through all passes over them.
+_CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
+
+
+@torch.no_grad()
+def m_step(
+    model: Passes,
+    statistics: EinetStatistics,
+    step_size: float | Tensor = 1.0,
+    prior: PseudoCounts | None = None,
+) -> None:
+    r"""Average the parameters with those that maximise the expected log-likelihood.
+
+    With :math:`w^\text{mini} \propto w \sum n` (bounded below) and
+    :math:`\phi^\text{mini} = \sum p_L T / \sum p_L`, every parameter moves to
+    :math:`(1-\lambda)\,\cdot + \lambda\,\cdot^\text{mini}`. A sum or leaf that no row reached keeps
+    what it had.
+
+    The pseudo-counts of a ``prior`` join those of the rows, and every parameter then moves towards
+    the maximum a posteriori. There is none for the class prior.
+    """
+    check_canonical(model)
+    sums, leaves = (None, None) if prior is None else (prior.sums, prior.leaves)
+    for layer, statistic in zip(model.circuit.sum_layers, statistics.weights, strict=True):
+        update_weights(layer, statistic, step_size, sums)
+    for block, statistic in zip(model.leaf.leaf_blocks, statistics.leaves, strict=True):
+        block.update_(statistic, step_size, leaves)
+    update_classes(model, statistics.classes, step_size)
+
+
+def check_canonical(model: Passes) -> None:
+    """Raise inside :func:`einet.unconstrained`, where an update in place would be lost."""
+    if any(parametrize.is_parametrized(module) for module in model.modules()):
+        raise RuntimeError("EM cannot update a model inside einet.unconstrained; leave it first")
+
+
+def update_weights(
+    layer: SumLayer,
+    statistic: Tensor,
+    step_size: float | Tensor,
+    pseudo: float | Tensor | None = None,
+) -> None:
+    """The M-step of one layer's weights, given Σ ∂log P/∂w and the pseudo-count of each sum."""
+    for w, n in zip(layer.simplices(layer.weight), layer.simplices(statistic), strict=True):
+        rows = max(1, _block(w) // (w.shape[-1] * w.shape[-2]))
+        for start in range(0, w.shape[0], rows):
+            some = w[start : start + rows]
+            step_(some, some * n[start : start + rows], step_size, axis=-1, pseudo=pseudo)
+
+
+@torch.no_grad()
+def update_classes(
+    model: Passes, counts: Float[Tensor, " classes"], step_size: float | Tensor
+) -> None:
+    """The M-step of the class prior, given how often each class was expected."""
+    if model.num_classes == 1:
+        return
+    old, floor = model.log_class_prior, RELATIVE_FLOOR / model.num_classes
+    # On a GPU a number of rounds that no floor has needed yet, rather than wait for an answer.
+    target = floored_simplex(counts, floor, rounds=16 if counts.is_cuda else None)
+    size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
+    new = torch.lerp(old.double().exp(), target, size).log().to(old)
+    old.copy_(torch.where(counts.sum() > 0, new, old))
+
+
+def _block(tensor: Tensor) -> int:
+    return _CPU_BLOCK if tensor.device.type == "cpu" else _GPU_BLOCK

@@ -1,0 +1,130 @@
+"""Expected statistics: what an E-step adds up and an M-step consumes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.layers import LeafStatistics
+
+if TYPE_CHECKING:
+    from einet.engine.passes import Passes
+
+__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "row_sums"]
+
+
+def row_sums(
+    log_likelihood: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
+) -> Float[Tensor, " sums"]:
+    """The weighted log-likelihood, the weights, and the number of impossible rows."""
+    counted = torch.where(weight > 0, log_likelihood * weight, 0.0)
+    impossible = (log_likelihood == -torch.inf) & (weight > 0)
+    return torch.stack([counted.sum(), weight.sum(), impossible.sum().to(weight)])
+
+
+@dataclass
+class Statistics(ABC):
+    """Sums over rows, so they can be accumulated, added and summed over processes.
+
+    ``log_likelihood`` and ``rows`` are the weighted sum of log-densities and of weights;
+    ``impossible`` counts rows of density zero, which add nothing else.
+    """
+
+    log_likelihood: Float[Tensor, ""]
+    rows: Float[Tensor, ""]
+    impossible: Float[Tensor, ""]
+
+    @abstractmethod
+    def tensors(self) -> list[Tensor]:
+        """Every sum; the shared methods below work through these."""
+
+    def add_rows(
+        self, log_likelihood: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
+    ) -> None:
+        """Count rows with their log-likelihoods."""
+        self.add_sums(row_sums(log_likelihood, weight))
+
+    def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
+        """Count rows given what they add up to; see :func:`row_sums`."""
+        self.log_likelihood += sums[0]
+        self.rows += sums[1]
+        self.impossible += sums[2]
+
+    def add_(self, other: Statistics) -> Statistics:
+        """Add the sums of other rows."""
+        pairs = list(zip(self.tensors(), other.tensors(), strict=True))
+        # One launch for each type: deep circuits have hundreds of small tensors.
+        for dtype in {mine.dtype for mine, _ in pairs}:
+            some = [pair for pair in pairs if pair[0].dtype == dtype]
+            mine, theirs = map(list, zip(*some, strict=True))
+            torch._foreach_add_(mine, theirs)  # pyright: ignore[reportPrivateImportUsage]
+        return self
+
+    def zero_(self) -> Statistics:
+        """Forget all rows; memory is kept."""
+        for tensor in self.tensors():
+            tensor.zero_()
+        return self
+
+    def all_reduce_(self) -> Statistics:
+        """Sum over the processes of ``torch.distributed``."""
+        for tensor in self.tensors():
+            torch.distributed.all_reduce(tensor)
+        return self
+
+
+@dataclass
+class EinetStatistics(Statistics):
+    """Expected statistics of an Einet: Σ n/w of every sum layer, Σ p_L and Σ p_L T(x) of leaves."""
+
+    weights: list[Tensor] = field(default_factory=list)
+    leaves: list[LeafStatistics] = field(default_factory=list)
+    classes: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+
+    @classmethod
+    def zeros(cls, model: Passes) -> EinetStatistics:
+        """Statistics of no rows."""
+
+        def zero() -> Tensor:
+            return torch.zeros((), dtype=torch.float64, device=model.device)
+
+        return cls(
+            zero(),
+            zero(),
+            zero(),
+            [torch.zeros_like(w.detach()) for w in model.circuit.weights],
+            model.leaf.empty_statistics(),
+            torch.zeros(model.num_classes, dtype=torch.float64, device=model.device),
+        )
+
+    def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
+        super().add_sums(sums)
+        self.classes += sums[3:]
+
+    def sums(self) -> Float[Tensor, " sums"]:
+        """What :meth:`add_sums` has added up."""
+        rows = torch.stack([self.log_likelihood, self.rows, self.impossible])
+        return torch.cat([rows, self.classes])
+
+    def tensors(self) -> list[Tensor]:
+        leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.weighted)]
+        return [
+            self.log_likelihood, self.rows, self.impossible, *self.weights, *leaves, self.classes
+        ]  # fmt: skip
+
+
+@dataclass
+class MixtureStatistics(Statistics):
+    """Expected statistics of a mixture: those of its components, and how often each was chosen."""
+
+    components: list[Statistics] = field(default_factory=list)
+    counts: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+
+    def tensors(self) -> list[Tensor]:
+        inner = [t for component in self.components for t in component.tensors()]
+        return [self.log_likelihood, self.rows, self.impossible, *inner, self.counts]

@@ -1,0 +1,91 @@
+"""A distribution that can be asked: what every model of this library answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from einet.engine.passes import Passes
+from einet.inference.sampling import Leaves
+
+if TYPE_CHECKING:
+    from einet.inference.posterior import Posterior
+
+__all__ = ["Distribution"]
+
+
+class Distribution(nn.Module, ABC):
+    """A distribution over ``num_variables`` variables.
+
+    Every query answers through :meth:`given`; the queries without evidence on this class are short
+    for ``given`` with nothing observed. ``NaN`` (or False in ``observed``) means missing.
+    """
+
+    num_variables: int
+
+    @abstractmethod
+    def log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
+        """Log density of each row, missing cells integrated out exactly.
+
+        Args:
+            x: ``[batch, variables]``: a tensor, array, data frame or nested list. NaN is missing.
+                A :class:`~einet.data.Batch` that was checked before is taken as it is.
+            observed: A mask of the same shape, True where a cell is known (for integer data).
+
+        With classes this is log Σ_c π_c p(x | c). A value outside a family's support has density 0
+        (−∞).
+        """
+
+    @abstractmethod
+    def given(self, x: Any, observed: Any = None) -> Posterior:
+        """The distribution of everything, given the observed cells of each row."""
+
+    @abstractmethod
+    def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:
+        """The distribution as one mixture of Einets: the log weight of each (float64), and it."""
+
+    def prior(self) -> Posterior:
+        """The distribution given nothing: a posterior over one row without evidence."""
+        nothing = torch.zeros(1, self.num_variables, device=self.device, dtype=self.dtype)
+        return self.given(nothing, torch.zeros_like(nothing, dtype=torch.bool))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the parameters."""
+        return next(self.parameters()).dtype
+
+    def sample(
+        self, n: int, leaves: Leaves = "sample", seed: int | torch.Generator | None = None
+    ) -> Float[Tensor, "n variables"]:
+        """Independent draws; ``leaves="mean"`` takes the leaves' means in place of their draws.
+
+        The latter are the noise-free images of the paper's addendum, not samples of the model.
+        """
+        return self.prior().sample(n, leaves=leaves, seed=seed)[:, 0]
+
+    def mean(self) -> Float[Tensor, " variables"]:
+        """E[x] of every variable."""
+        return self.prior().mean()[0]
+
+    def variance(self) -> Float[Tensor, " variables"]:
+        """Var[x] of every variable."""
+        return self.prior().variance()[0]
+
+    def mode(self) -> Float[Tensor, " variables"]:
+        """An approximation of the most probable point; see :meth:`Posterior.mode`."""
+        return self.prior().mode()[0]
+
+    def log_normalizer(self) -> Float[Tensor, ""]:
+        """The log of the total probability: 0 up to rounding, a check of the weights."""
+        nothing = torch.zeros(1, self.num_variables, device=self.device)
+        with torch.no_grad():
+            return self.log_prob(nothing, torch.zeros_like(nothing, dtype=torch.bool))[0]

@@ -1,0 +1,1 @@
+"""Models: one Einet, and mixtures of models."""

@@ -1,0 +1,109 @@
+"""What every model of this library can do, be it one Einet or a mixture of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.data.batch import Batch
+from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.statistics import Statistics
+from einet.inference.distribution import Distribution
+from einet.models.record import write_model
+from einet.structures import RegionGraph
+
+__all__ = ["Model"]
+
+
+class Model(Distribution):
+    """A probabilistic circuit: a distribution that can be asked, learnt and saved."""
+
+    #: With more than one, p(x) is a mixture of distributions p(x | c) that labels can tell apart.
+    num_classes: int = 1
+    #: Whether the leaves have been set from data; :func:`einet.fit` does so otherwise.
+    initialized: bool
+
+    def log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
+        return self.log_likelihood(x.cells if isinstance(x, Batch) else x, observed)
+
+    log_prob.__doc__ = Distribution.log_prob.__doc__
+
+    @abstractmethod
+    def log_likelihood(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
+        """What learning maximises: the log density, jointly with class labels where given."""
+
+    @abstractmethod
+    def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Model:
+        """Set leaves from data, as a start for learning."""
+
+    @abstractmethod
+    def e_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        into: Statistics | None = None,
+    ) -> Statistics:
+        """Expected statistics of the latent variables, added to ``into`` where given."""
+
+    @abstractmethod
+    def m_step(
+        self,
+        statistics: Statistics,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> None:
+        """Move the parameters towards those that maximise the expected log-likelihood.
+
+        Args:
+            statistics: What :meth:`e_step` found.
+            step_size: λ: how far to move; 1 is all the way.
+            prior: Pseudo-counts on the scale of these statistics: see :class:`einet.Prior`.
+        """
+
+    def em_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> Float[Tensor, ""]:
+        """``m_step(e_step(x), step_size, prior)``; the mean log-likelihood before the update."""
+        statistics = self.e_step(x, observed, labels=labels, weights=weights)
+        self.m_step(statistics, step_size, prior)
+        return statistics.log_likelihood / statistics.rows
+
+    @abstractmethod
+    def check_support(self, batch: Batch, name: str) -> None:
+        """Raise if an observed value has density zero whatever the parameters."""
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the model keeps as parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @abstractmethod
+    def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
+        """What a file says of the model beside its tensors; graphs that are new get a name."""
+
+    def save(self, path: str | PathLike[str], metadata: Mapping[Any, Any] | None = None) -> None:
+        """Write the model to one file, atomically; :func:`einet.load` reads it back.
+
+        Args:
+            path: The file; its folder must exist.
+            metadata: What else the file shall tell, for :func:`einet.load_metadata`.
+        """
+        graphs: dict[RegionGraph, str] = {}
+        write_model(path, self, self.describe(graphs), graphs, metadata)

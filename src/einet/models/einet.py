@@ -1,0 +1,354 @@
+"""The Einsum Network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from einet._checks import as_int
+from einet.data.batch import Batch, as_batch
+from einet.engine import autograd, replay
+from einet.engine.initialize import initialize_leaves
+from einet.engine.initialize_clusters import initialize_from_clusters
+from einet.engine.m_step import m_step
+from einet.engine.pseudo_counts import check_pseudo_counts
+from einet.engine.root import class_posterior, log_sum_classes, mask_classes
+from einet.engine.statistics import EinetStatistics
+from einet.families import FAMILIES, ExponentialFamily
+from einet.inference.einet import EinetDistribution
+from einet.kernels.dispatch import Precision
+from einet.layers import Circuit, LeafLayer
+from einet.layers.arguments import check_families, check_sums, steep_leaves
+from einet.models.base import Model
+from einet.models.record import common_dtype
+from einet.structures import RegionGraph
+
+if TYPE_CHECKING:
+    from einet.engine.pseudo_counts import PseudoCounts
+    from einet.engine.statistics import Statistics
+
+__all__ = ["Einet"]
+
+
+class Einet(EinetDistribution, Model):
+    r"""An Einsum Network: a region graph with vectors of sums and of exponential-family leaves.
+
+    In the paper's notation every leaf region holds K densities of the EF tensor
+    :math:`\mathbf{E}`, every partition is a sum :math:`S_{lk} = W_{lkij} N_{li} N'_{lj}` over an
+    outer product, and a region with several partitions mixes their sums element-wise. With
+    ``sums="linear"`` a partition is :math:`S_{lk} = W_{lki} \prod_c N_{lci}` over all its children,
+    with K² weights in place of K³.
+
+    Args:
+        graph: The structure: :func:`~einet.random_trees`, :func:`~einet.poon_domingos` or one
+            built by hand.
+        family: The leaves' exponential family: one for all variables or one for each.
+        num_sums: K, the number of sums in each inner region.
+        num_leaves: The number of densities in each leaf region; K by default.
+        sums: ``"einsum"`` for sums over outer products of two children (partitions of more become
+            binary trees), ``"linear"`` for sums over element-wise products of any number of them:
+            what the K states of hidden trees such as :func:`~einet.chow_liu` need.
+        num_classes: C, the number of roots, one distribution p(x | c) each.
+        precision: How exactly the fused kernels on a GPU multiply: ``"highest"`` as float32 does,
+            ``"high"`` with operands rounded to tf32, ``"medium"`` to bf16. It can be changed at
+            any time (``model.precision``) and concerns float32 on CUDA only.
+        seed: Seed of the random initial parameters.
+        dtype, device: Type and place of the parameters; torch's defaults if not given.
+
+    Example:
+        >>> import einet, torch
+        >>> graph = einet.random_trees(num_variables=4, depth=2, replicas=3, seed=0)
+        >>> model = einet.Einet(graph, einet.Bernoulli(), num_sums=5)
+        >>> states = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 4)
+        >>> model.log_prob(states).exp().sum().item()
+        1.0
+        >>> model.log_prob(torch.tensor([[1.0, float("nan"), 0.0, float("nan")]])).shape
+        torch.Size([1])
+    """
+
+    log_class_prior: Float[Tensor, " classes"]
+
+    def __init__(
+        self,
+        graph: RegionGraph,
+        family: ExponentialFamily | Sequence[ExponentialFamily],
+        num_sums: int,
+        *,
+        num_leaves: int | None = None,
+        sums: str = "einsum",
+        num_classes: int = 1,
+        precision: Precision = "highest",
+        seed: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        num_sums = as_int("num_sums", num_sums, minimum=1)
+        given_leaves = num_sums if num_leaves is None else num_leaves
+        num_leaves = as_int("num_leaves", given_leaves, minimum=1)
+        num_classes = as_int("num_classes", num_classes, minimum=1)
+        check_sums(sums, num_sums, num_leaves)
+        if not isinstance(graph, RegionGraph):
+            raise TypeError(f"graph must be a RegionGraph, got {type(graph).__name__}")
+        check_families(family, graph.num_variables)
+        self.graph = graph
+        self.num_variables = graph.num_variables
+        self.num_sums, self.num_leaves, self.num_classes = num_sums, num_leaves, num_classes
+        #: The kind of sums: ``"einsum"`` or ``"linear"``.
+        self.sums = sums
+        self.leaf = LeafLayer(graph, family, num_leaves)
+        steep = steep_leaves(graph, family)
+        self.circuit = Circuit(graph, num_leaves, num_sums, num_classes, sums, steep)
+        self.precision = precision
+        uniform = torch.full((num_classes,), -math.log(num_classes), dtype=dtype)
+        if num_classes > 1:
+            self.log_class_prior = nn.Parameter(uniform)
+        else:
+            self.register_buffer("log_class_prior", uniform)
+        self.initialized = False
+        if dtype is not None:
+            # Cast before drawing: weights drawn in float32 would not add up to 1 in float64.
+            self.to(dtype)
+        generator = torch.Generator().manual_seed(seed)
+        self.circuit.randomize(generator)
+        initialize_leaves(self.leaf, None, generator)
+        if device is not None:
+            self.to(device)
+
+    @property
+    def precision(self) -> Precision:
+        """How exactly the fused kernels multiply: ``"highest"``, ``"high"`` or ``"medium"``."""
+        return self.circuit.precision
+
+    @precision.setter
+    def precision(self, value: Precision) -> None:
+        if value not in get_args(Precision):
+            allowed = ", ".join(map(repr, get_args(Precision)))
+            raise ValueError(f"precision must be one of {allowed}, got {value!r}")
+        self.circuit.precision = value
+
+    # -- densities -----------------------------------------------------------------------------
+
+    def log_likelihood(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
+        """What learning maximises: log p(x, c) where the class is known, log p(x) elsewhere."""
+        fast, given = self.is_fused, None
+        if fast and self._tracked:
+            given = autograd.parameters(self)
+            fast = given is not None
+        batch = self.as_batch(x, observed, labels=labels, scan=not fast)
+        if not fast or not len(batch):
+            return self.differentiable_log_likelihood(batch)
+        if given is not None:
+            return autograd.log_likelihood(self, batch, given)
+        pieces = self.pieces(len(batch))
+        if len(pieces) == 1:
+            return replay.log_likelihood(self, batch)
+        return torch.cat([replay.log_likelihood(self, batch[piece]) for piece in pieces])
+
+    def differentiable_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """The same for checked data, with gradients where those are on."""
+        joint = self._class_log_prob(batch) + self.log_class_prior.double().unsqueeze(-1)
+        joint = joint if batch.labels is None else mask_classes(joint, batch.labels)
+        return log_sum_classes(joint).to(self.dtype)
+
+    def class_log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
+        """log p(x | c) for every class."""
+        return self._class_log_prob(self.as_batch(x, observed)).T.to(self.dtype)
+
+    def class_posterior(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
+        """p(c | x) for every class; the class prior where p(x) = 0."""
+        root = self._class_log_prob(self.as_batch(x, observed))
+        joint = root + self.log_class_prior.double().unsqueeze(-1)
+        return class_posterior(joint, self.log_class_prior).T.to(self.dtype)
+
+    def _class_log_prob(self, batch: Batch) -> Float[Tensor, "classes batch"]:
+        if self._tracked and len(batch):
+            return self.circuit(*self.leaf(batch.x, batch.observed))
+        with torch.no_grad():
+            parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
+        return torch.cat(parts, 1) if parts else self.log_class_prior.new_empty(self.num_classes, 0)
+
+    def propagate(
+        self,
+        v: Float[Tensor, "leaf_nodes leaves batch"],
+        m: Float[Tensor, "leaf_nodes batch"],
+    ) -> Float[Tensor, "batch classes"]:
+        """Log values of the roots from given leaf values ``v·exp(m)``: the circuit alone."""
+        return self.circuit(v, m).T
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def initialize(
+        self, data: Any, observed: Any = None, seed: int = 0, *, clusters: bool = False
+    ) -> Einet:
+        """Set the leaves from data: each entry between the column's statistics and one row's.
+
+        Every column's location and scale are read off the data, and each density of each leaf is
+        put between the overall distribution and a randomly chosen row. A variable that is never
+        observed keeps its parameters.
+
+        Args:
+            data, observed: Rows; as in :meth:`log_prob`.
+            seed: Seed of all that is random.
+            clusters: Whether entry k of all leaves and sums starts out as cluster k of the rows
+                (k-means), which sets the sum weights too. EM often ends in a better place from
+                there, with linear sums above all.
+        """
+        batch = as_batch(data, self.num_variables, observed, name="data", allow_empty=False)
+        self.check_support(batch, "data")
+        generator = torch.Generator().manual_seed(seed)
+        if clusters:
+            initialize_from_clusters(self, batch, generator)
+        else:
+            initialize_leaves(self.leaf, batch, generator)
+        self.initialized = True
+        return self
+
+    def check_support(self, batch: Batch, name: str) -> None:
+        """Raise if an observed value has density zero whatever the parameters."""
+        for group in self.leaf.family_groups:
+            family = group.family
+            columns = group.variables.to(batch.x.device)
+            moved = {key: value.to(batch.x.device) for key, value in family.hyper.items()}
+            family = family.with_hyperparameters(moved)
+            for start in range(0, len(batch), 4096):
+                part = batch[slice(start, start + 4096)]
+                x = torch.where(part.mask, part.x.double(), family.filler)[:, columns]
+                bad = (family.log_h(x) == -torch.inf).nonzero()
+                if bad.numel():
+                    row, column = bad[0].tolist()
+                    raise ValueError(
+                        f"{name}[{start + row}, {int(columns[column])}] is {x[row, column]:g}, "
+                        f"outside the support of {type(family).__name__}: {family.support}"
+                    )
+
+    @torch.no_grad()
+    def e_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        into: Statistics | None = None,
+    ) -> EinetStatistics:
+        """Expected statistics of a batch (eq. 6), added to ``into`` where given.
+
+        Args:
+            x, observed: The data; as in :meth:`log_prob`.
+            labels: The class of each row, −1 where unknown.
+            weights: How often each row counts; once by default.
+            into: Statistics to add to.
+        """
+        batch = self.as_batch(x, observed, labels=labels, weights=weights, scan=not self.is_fused)
+        statistics = EinetStatistics.zeros(self) if into is None else into
+        assert isinstance(statistics, EinetStatistics)
+        expect = replay.expect if self._is_replayed(batch) else Einet.expect_
+        for rows in self.pieces(len(batch)):
+            expect(self, batch[rows], statistics)
+        return statistics
+
+    @torch.no_grad()
+    def em_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> Float[Tensor, ""]:
+        """``m_step(e_step(x), step_size)`` in one go; the mean log-likelihood before the update.
+
+        Weights of sums are updated within the backward pass, as soon as their statistics are known:
+        the same numbers, sooner, without memory for the statistics.
+        """
+        batch = self.as_batch(
+            x, observed, labels=labels, weights=weights, allow_empty=False, scan=not self.is_fused
+        )
+        check_pseudo_counts(prior)
+        if self._is_replayed(batch):
+            sums = replay.step(self, batch, step_size, prior)
+        else:
+            sums = self.step_(batch, step_size, prior)
+        return sums[0] / sums[1]
+
+    def m_step(
+        self,
+        statistics: Statistics,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> None:
+        assert isinstance(statistics, EinetStatistics)
+        check_pseudo_counts(prior)
+        m_step(self, statistics, step_size, prior)
+
+    # -- what else there is to know ------------------------------------------------------------
+
+    @property
+    def _tracked(self) -> bool:
+        """Whether gradients are asked for."""
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+
+    def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
+        """What a method was given, checked and on the model's device."""
+        return as_batch(
+            x,
+            self.num_variables,
+            observed,
+            num_classes=self.num_classes,
+            device=self.device,
+            **options,
+        )
+
+    def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
+        families = []
+        for group in self.leaf.family_groups:
+            name = type(group.family).__name__
+            if FAMILIES.get(name) is not type(group.family):
+                raise ValueError(
+                    f"the family {name} could not be loaded again: add it to "
+                    f"einet.families.FAMILIES, which holds {', '.join(FAMILIES)}"
+                )
+            families.append({"name": name, "config": group.family.config()})
+        return {
+            "kind": "Einet",
+            "dtype": common_dtype(self),
+            "graph": graphs.setdefault(self.graph, f"graphs.{len(graphs)}"),
+            "sums": self.sums,
+            "num_sums": self.num_sums,
+            "num_leaves": self.num_leaves,
+            "num_classes": self.num_classes,
+            "initialized": self.initialized,
+            "families": families,
+            **self.compiled_order(),
+        }
+
+    def compiled_order(self) -> dict[str, Any]:
+        """What the tensors' names do not tell of the compiled order."""
+        groups = self.leaf.family_groups
+        layers = []
+        for layer in self.circuit.sum_layers:
+            kind = parametrize.type_before_parametrizations(layer).__name__
+            layers.append({"kind": kind, "target": layer.target})
+        return {
+            "blocks": [groups.index(block.group) for block in self.leaf.leaf_blocks],
+            "layers": layers,
+        }
+
+    def extra_repr(self) -> str:
+        classes = f", classes={self.num_classes}" if self.num_classes > 1 else ""
+        kind = "" if self.sums == "einsum" else f" {self.sums}"
+        return (
+            f"variables={self.num_variables}, sums={self.num_sums}{kind}, leaves={self.num_leaves}"
+            f"{classes}, parameters={self.num_parameters:,}"
+        )

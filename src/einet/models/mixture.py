@@ -1,0 +1,184 @@
+"""A mixture of models is again a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from einet.data.batch import Batch, as_batch, as_weights
+from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.statistics import MixtureStatistics, Statistics
+from einet.families.simplex import floored_simplex
+from einet.inference.mixture import MixtureDistribution
+from einet.kernels.update import RELATIVE_FLOOR
+from einet.models.base import Model
+from einet.models.record import common_dtype
+from einet.structures import RegionGraph
+
+__all__ = ["Mixture"]
+
+# The floor is so low that the first round finds all weights below it, but for a share of 1e-6.
+_ROUNDS = 3
+
+
+class Mixture(MixtureDistribution, Model):
+    r"""The mixture :math:`p(x) = \sum_m w_m\, p_m(x)` of models over the same variables.
+
+    Weights are added to log densities, in log space; a component may be a mixture itself. All
+    queries of a single model work, with components weighted by their posterior, and so does EM.
+
+    Args:
+        components: The models.
+        weights: A weight for each, not negative; they are normalised. Equal by default.
+
+    Example:
+        >>> import einet, torch
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+        >>> parts = [einet.Einet(graph, einet.Gaussian(), num_sums=3, seed=s) for s in (0, 1)]
+        >>> model = einet.Mixture(parts, weights=[0.25, 0.75])
+        >>> x = torch.zeros(1, 4)
+        >>> by_hand = 0.25 * parts[0].log_prob(x).exp() + 0.75 * parts[1].log_prob(x).exp()
+        >>> torch.allclose(model.log_prob(x).exp(), by_hand)
+        True
+    """
+
+    log_weights: Float[Tensor, " components"]
+
+    def __init__(self, components: Sequence[Model], weights: Any = None) -> None:
+        super().__init__()
+        components = list(components)
+        if not components or not all(isinstance(component, Model) for component in components):
+            raise TypeError("components must be a sequence of at least one model")
+        variables = {component.num_variables for component in components}
+        if len(variables) > 1:
+            raise ValueError(
+                f"components must have the same number of variables, got {sorted(variables)}"
+            )
+        if len(set(map(id, components))) < len(components):
+            raise ValueError("components must be distinct models; copy.deepcopy makes another")
+        self.components = nn.ModuleList(components)
+        self.num_variables = variables.pop()
+        count = len(components)
+        given = torch.ones(count) if weights is None else as_weights(weights, count)
+        if not bool(given.sum() > 0):
+            raise ValueError("weights must not all be 0")
+        logs = (given.double() / given.double().sum()).log()
+        self.log_weights = nn.Parameter(logs.to(self.models[0].dtype).to(self.models[0].device))
+
+    @property
+    def models(self) -> list[Model]:
+        """The components."""
+        return list(self.components)  # type: ignore[arg-type]
+
+    @property
+    def initialized(self) -> bool:  # type: ignore[override]
+        return all(model.initialized for model in self.models)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.models[0].dtype
+
+    def log_likelihood(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
+        batch = self.as_batch(x, observed, labels=labels)
+        return torch.logsumexp(self.component_log_prob(batch), 0).to(self.dtype)
+
+    def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
+        """log w_m p_m(x) of every component (float64)."""
+        logs = [model.log_prob(batch).double() for model in self.models]
+        return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
+
+    def responsibilities(self, x: Any, observed: Any = None) -> Float[Tensor, "batch components"]:
+        """The posterior probability of each component; the weights where p(x) = 0."""
+        batch = self.as_batch(x, observed)
+        with torch.no_grad():
+            joint = self.component_log_prob(batch)
+        instead = self.log_weights.detach().double().unsqueeze(-1)
+        joint = torch.where(joint.amax(0) > -torch.inf, joint, instead)
+        return joint.softmax(0).T.to(self.dtype)
+
+    def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Mixture:
+        """Set the leaves of every component from data, each with a seed of its own."""
+        for number, model in enumerate(self.models):
+            model.initialize(data, observed, seed=seed + number)
+        return self
+
+    def check_support(self, batch: Batch, name: str) -> None:
+        for model in self.models:
+            model.check_support(batch, name)
+
+    @torch.no_grad()
+    def e_step(
+        self,
+        x: Any,
+        observed: Any = None,
+        *,
+        labels: Any = None,
+        weights: Any = None,
+        into: Statistics | None = None,
+    ) -> MixtureStatistics:
+        """Expected statistics; a component counts each row by its responsibility for it."""
+        batch = self.as_batch(x, observed, labels=labels, weights=weights)
+        joint = self.component_log_prob(batch)
+        log_likelihood = torch.logsumexp(joint, 0)
+        ones = torch.ones_like(log_likelihood)
+        row_weight = ones if batch.weights is None else batch.weights
+        share = torch.where(log_likelihood > -torch.inf, joint - log_likelihood, -torch.inf).exp()
+        share = share * row_weight
+        old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
+        parts: list[Statistics] = [
+            model.e_step(replace(batch, weights=part), into=statistic)
+            for model, part, statistic in zip(self.models, share, old, strict=True)
+        ]
+        if not isinstance(into, MixtureStatistics):
+            zero = log_likelihood.new_zeros(3)
+            counts = share.new_zeros(len(self.models))
+            into = MixtureStatistics(zero[0], zero[1], zero[2], parts, counts)
+        into.counts += share.sum(1)
+        into.add_rows(log_likelihood, row_weight)
+        return into
+
+    @torch.no_grad()
+    def m_step(
+        self,
+        statistics: Statistics,
+        step_size: float | Tensor = 1.0,
+        prior: PseudoCounts | None = None,
+    ) -> None:
+        assert isinstance(statistics, MixtureStatistics)
+        for model, part in zip(self.models, statistics.components, strict=True):
+            model.m_step(part, step_size, prior)
+        self.update_weights(statistics.counts, step_size)
+
+    @torch.no_grad()
+    def update_weights(
+        self, counts: Float[Tensor, " components"], step_size: float | Tensor = 1.0
+    ) -> None:
+        """The M-step of the weights, given how often each component was chosen."""
+        old = self.log_weights.double().exp()
+        # Looking whether more rounds are needed would wait for a GPU.
+        rounds = _ROUNDS if counts.is_cuda else None
+        target = floored_simplex(counts, RELATIVE_FLOOR / len(self.models), rounds)
+        size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
+        new = torch.lerp(old, target, size).log()
+        self.log_weights.data.copy_(torch.where(counts.sum() > 0, new, self.log_weights))
+
+    def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
+        components = [model.describe(graphs) for model in self.models]
+        return {"kind": "Mixture", "dtype": common_dtype(self), "components": components}
+
+    def as_batch(
+        self, x: Any, observed: Any = None, *, labels: Any = None, weights: Any = None
+    ) -> Batch:
+        """What a method was given, checked and on the model's device."""
+        if labels is not None or (isinstance(x, Batch) and x.labels is not None):
+            raise ValueError(
+                "labels are for models with classes (num_classes > 1), not for mixtures"
+            )
+        return as_batch(x, self.num_variables, observed, weights=weights, device=self.device)

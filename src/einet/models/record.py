@@ -1,0 +1,120 @@
+"""What a file says of a model: the writer's half of the format, and what both halves agree on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from einet._version import __version__
+from einet.data.files import write_tensors
+from einet.structures import RegionGraph
+
+__all__ = [
+    "FORMAT",
+    "KEY",
+    "VERSION",
+    "FormatError",
+    "common_dtype",
+    "is_typed",
+    "version_of",
+    "write_model",
+]
+
+#: The name of the format, which no other safetensors file bears.
+FORMAT = "einet.model"
+#: The newest version of the format. A change that older releases cannot read raises it; a file has
+#: the lowest version that can say what is in it, so that they read what they can.
+VERSION = 2
+#: All metadata are one JSON text under one key: the order of several keys changes from run to run,
+#: and with it the bytes of a file whose content did not change.
+KEY = "einet"
+
+
+class FormatError(ValueError):
+    """A file that is no model, is damaged, or was written by a newer release."""
+
+
+def version_of(description: dict[str, Any]) -> int:
+    """The version that a description of a model needs: 1 for what the first one knew of."""
+    parts = description.get("components", [])
+    numeric = any("numeric" in family["config"] for family in description.get("families", []))
+    second = description.get("sums") == "linear" or numeric
+    return max([2 if second else 1, *map(version_of, parts)])
+
+
+def is_typed(name: str, tensor: Tensor) -> bool:
+    """Whether a tensor has the type of its model's parameters.
+
+    Indices have not, and hyper-parameters may be float64 beside float32 parameters. Components of
+    a mixture are models of their own.
+    """
+    return tensor.is_floating_point() and not name.startswith(("leaf.groups.", "components."))
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    description: dict[str, Any],
+    graphs: Mapping[RegionGraph, str],
+    metadata: Mapping[Any, Any] | None,
+) -> None:
+    """Write a model, as it describes itself, to one file.
+
+    Args:
+        path: The file.
+        model: What has the tensors.
+        description: What the file says beside them.
+        graphs: The names under which the description refers to graphs.
+        metadata: What else the file shall tell.
+    """
+    header = {
+        "format": FORMAT,
+        "version": version_of(description),
+        "einet": __version__,
+        "model": description,
+    }
+    if metadata:
+        header["metadata"] = _plain(metadata)
+    tensors = dict(_canonical(model))
+    for graph, name in graphs.items():
+        for part, array in graph.to_arrays().items():
+            tensors[f"{name}.{part}"] = torch.from_numpy(array)
+    write_tensors(path, tensors, {KEY: json.dumps(header)})
+
+
+def _plain(metadata: Any) -> dict[str, Any]:
+    """A user's metadata, checked to come back from the file as they are."""
+    names = isinstance(metadata, Mapping) and all(isinstance(name, str) for name in metadata)
+    if not names:
+        raise TypeError(f"metadata must be a dict with strings for keys, got {metadata!r}")
+    try:
+        return json.loads(json.dumps(dict(metadata), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"metadata must hold what JSON can say: {error}") from error
+
+
+def common_dtype(model: nn.Module) -> str:
+    """The type of a model's parameters, which must all have the same."""
+    types = {
+        str(tensor.dtype) for name, tensor in model.state_dict().items() if is_typed(name, tensor)
+    }
+    if len(types) > 1:
+        raise ValueError(
+            f"the parameters must be of one type, got {', '.join(sorted(types))}; cast the model "
+            "as a whole, as by model.to(torch.float32)"
+        )
+    return types.pop().removeprefix("torch.")
+
+
+def _canonical(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers by name, as if nothing were parametrised."""
+    for name in model.state_dict():
+        # A parametrised module computes under the old name what it keeps under this one.
+        name = name.replace("parametrizations.", "").removesuffix(".original")
+        owner, _, attribute = name.rpartition(".")
+        yield name, getattr(model.get_submodule(owner), attribute).detach()
