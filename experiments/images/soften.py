@@ -8,6 +8,7 @@ its own as well (Liu and Van den Broeck, 2021, soften data that way).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import einet
 from einet.data import Batch
 from einet.families import Categorical
 from einet.layers import LeafBlock
+from einet.learning.learner import Objective
 from einet.learning.schedules import Schedule
 
 __all__ = ["Softened", "neighbours"]
@@ -45,30 +47,27 @@ class Softened(einet.StochasticEM):
         self._tables: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def start(
-        self, model: einet.Model, x: Any = None, observed: Any = None, *, weights: Any = None
+        self,
+        model: einet.Model,
+        rows: Iterable[Batch] | None = None,
+        objective: Objective = "generative",
     ) -> None:
-        super().start(model, x, observed, weights=weights)
-        grey = x.x if isinstance(x, Batch) else torch.as_tensor(x)
+        super().start(model, rows, objective)
+        assert rows is not None
         blocks = _blocks(model)
         levels = blocks[0].stored.shape[-1]
-        counts = torch.bincount(grey.flatten().int(), minlength=levels).double()
+        counts = torch.zeros(levels, dtype=torch.float64, device=model.device)
+        for part in rows:
+            counts += torch.bincount(part.x.flatten().int(), minlength=levels)
         S = neighbours(counts, self.width).to(blocks[0].stored)
         tables = [block.stored.detach().view(-1, levels) for block in blocks]
         self._tables = [(table, torch.empty_like(table), S) for table in tables]
 
     @torch.no_grad()
-    def step(
-        self,
-        model: einet.Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        progress: float = 0.0,
-        **rows: Any,
-    ) -> Float[Tensor, ""]:
+    def step(self, model: einet.Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
         for table, before, _ in self._tables:
             before.copy_(table)
-        mean = super().step(model, x, observed, progress=progress, **rows)
+        mean = super().step(model, batch, progress)
         kept = 1 - self.step_size_at(progress)
         for table, before, S in self._tables:
             # In place: recorded steps of a GPU go on with these very tensors.

@@ -41,16 +41,8 @@ class Averaged(einet.StochasticEM):
         self._steps = 0
 
     @torch.no_grad()
-    def step(
-        self,
-        model: einet.Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        progress: float = 0.0,
-        **rows: Any,
-    ) -> Float[Tensor, ""]:
-        mean = super().step(model, x, observed, progress=progress, **rows)
+    def step(self, model: einet.Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
+        mean = super().step(model, batch, progress)
         if progress >= _LATE:
             parameters = list(model.parameters())
             self._sums = self._sums or [
@@ -83,17 +75,9 @@ class DropSums(einet.StochasticEM):
         self._generator = torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
-    def step(
-        self,
-        model: einet.Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        progress: float = 0.0,
-        **rows: Any,
-    ) -> Float[Tensor, ""]:
+    def step(self, model: einet.Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
         assert isinstance(model, einet.Einet)
-        assert isinstance(x, Batch)
+        assert isinstance(batch, Batch)
         layers = list(model.circuit.sum_layers)
         whole = [layer.weight.detach().clone() for layer in layers]
         for layer in layers:
@@ -102,7 +86,7 @@ class DropSums(einet.StochasticEM):
                 kept = weight * (draws >= self.share)
                 total = kept.sum(-1, keepdim=True)
                 weight.copy_(torch.where(total > 0, kept / total, weight))
-        statistics = model.e_step(x)
+        statistics = model.e_step(batch)
         for layer, before, statistic in zip(layers, whole, statistics.weights, strict=True):
             triple = (layer.simplices(each) for each in (layer.weight.detach(), before, statistic))
             for weight, old, n in zip(*triple, strict=True):
@@ -114,7 +98,7 @@ class DropSums(einet.StochasticEM):
                 n.copy_(counts / old.clamp(min=torch.finfo(old.dtype).tiny))
             layer.weight.copy_(before)
         pseudo = self._pseudo_counts()
-        counts = None if pseudo is None else pseudo.for_rows(float(len(x)))
+        counts = None if pseudo is None else pseudo.for_rows(float(len(batch)))
         model.m_step(statistics, self.step_size_at(progress), counts)
         return statistics.log_likelihood / statistics.rows
 

@@ -3,7 +3,7 @@
 from einet import data
 from einet._version import __version__
 from einet.clusters.clustered import ClusteredEinet
-from einet.clusters.training import ClusterHistory
+from einet.clusters.history import ClusterHistory
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.families import (
@@ -23,6 +23,7 @@ from einet.learning.fit import fit
 from einet.learning.gradient import Gradient, unconstrained
 from einet.learning.history import History
 from einet.learning.learner import Learner
+from einet.learning.loop import EpochReport
 from einet.learning.prior import Prior
 from einet.learning.schedules import cosine, exponential, linear
 from einet.models.base import Model
@@ -48,6 +49,7 @@ __all__ = [
     "ClusterHistory",
     "ClusteredEinet",
     "Einet",
+    "EpochReport",
     "Exponential",
     "ExponentialFamily",
     "FormatError",

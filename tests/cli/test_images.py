@@ -142,14 +142,14 @@ class Pulled:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         from einet.clusters import training as clusters
 
-        real = clusters._Training._train
+        real = clusters.ClusterTraining._teach
 
-        def train(training, cohort, start, bar, interrupt):
+        def teach(training, lesson, start, watch):
             if training.done == at:
-                interrupt.requested = True
-            return real(training, cohort, start, bar, interrupt)
+                watch._interrupt.requested = True
+            return real(training, lesson, start, watch)
 
-        monkeypatch.setattr(clusters._Training, "_train", train)
+        monkeypatch.setattr(clusters.ClusterTraining, "_teach", teach)
 
 
 def test_an_interrupted_training_goes_on_to_the_same_model(

@@ -15,13 +15,15 @@ from torch import Tensor
 import einet
 from einet import ClusteredEinet
 from einet.clusters.clustered import _stand_ins
-from einet.clusters.cohort import Pupil, Together
-from einet.data.batch import as_batch
-from einet.data.rows import Rows
-from einet.data.source import Source
+from einet.clusters.side_by_side import SideBySide
+from einet.clusters.stand_in import StandIn, twin
+from einet.clusters.together import TogetherTrainee
+from einet.data.batch import Batch, as_batch
+from einet.data.streams import Rows
 from einet.engine import replay
-from einet.learning.console import Interrupt
-from einet.learning.epoch import Run, generator_of
+from einet.learning.console import Bar, Interrupt
+from einet.learning.trainee import ModelTrainee, Trainee
+from einet.learning.watch import Watch
 from einet.storage import reference
 
 NAN = float("nan")
@@ -274,15 +276,14 @@ class TestGPU:
         assert all(recording._graph is not None for recording in kept.values())
 
     def test_many_are_recorded_and_forgotten(self, monkeypatch):
-        kept, real = [], Together.close
+        kept, real = [], replay.forget
 
-        def close(self: Together) -> None:
-            for many in self._models.values():
+        def forget(many: torch.nn.Module) -> None:
+            if isinstance(many, SideBySide):
                 kept.append((many.count, list(replay._of_models[many]._kept.values())))
-            real(self)
-            assert not any(many in replay._of_models for many in self._models.values())
+            real(many)
 
-        monkeypatch.setattr(Together, "close", close)
+        monkeypatch.setattr(replay, "forget", forget)
         model = ClusteredEinet(GRID, einet.Gaussian(), 4, 12, device="cuda")
         clusters = torch.arange(900) % 12
         model.fit(self.rows(900), clusters=clusters, epochs=4, batch_size=32, progress=False)
@@ -305,33 +306,40 @@ class TestGPU:
     @pytest.mark.parametrize("prior", [None, einet.Prior(sums=2.0, leaves=1.0)], ids=["", "prior"])
     def test_steps_together_do_not_wait_for_the_device(self, prior: einet.Prior | None):
         x = self.rows(100)
-        source = Source(x, None, 6, torch.device("cuda", 0), lambda x: x / 2)
-        cohort = Together(Run(source, einet.StochasticEM(0.3, prior), 4, 32, 0))
+        rows = Rows(Batch(x), torch.device("cuda", 0), lambda x: x / 2)
         model = einet.Einet(GRID, einet.Gaussian(), 4, device="cuda").initialize(x)
-        parts = torch.arange(100).split([40, 60])
-        cohort.begin([Pupil(model, part, generator_of(0)) for part in parts])
+        trainee = TogetherTrainee(
+            SideBySide(model, 2),
+            [twin(model), twin(model)],
+            [0, 1],
+            einet.StochasticEM(0.3, prior),
+            rows,
+            torch.arange(100).split([40, 60]),
+            [None, None],
+            batch_size=32,
+            seed=0,
+            hide=0.0,
+            stand_in=StandIn(model),
+        )
+        self.learn_without_waiting(trainee)
+
+    def learn_without_waiting(self, trainee: Trainee) -> None:
         for epoch in range(4):
             if epoch == 2:
                 torch.cuda.synchronize()
                 torch.cuda.set_sync_debug_mode("error")
             try:
-                assert cohort.learn_epoch(epoch, Interrupt()) is not None
+                watch = Watch(Interrupt(), Bar(4, 4, False))
+                assert trainee.learn(epoch, 4, watch) is not None
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        cohort.close()
 
     @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
     def test_steps_do_not_wait_for_the_device(self):
         x = self.rows(100)
         model = einet.Einet(GRID, einet.Gaussian(), 4, device="cuda").initialize(x)
-        source = Source(x, None, 6, model.device, lambda x: x / 2)
-        run = Run(source, einet.StochasticEM(0.3), 4, 32, 0)
-        rows = Rows(source.whole, model.device)
-        for epoch in range(4):
-            if epoch == 2:
-                torch.cuda.synchronize()
-                torch.cuda.set_sync_debug_mode("error")
-            try:
-                run.learn_epoch(model, rows, epoch, generator_of(epoch), Interrupt())
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
+        rows = Rows(Batch(x), model.device, lambda x: x / 2)
+        learner = einet.StochasticEM(0.3)
+        self.learn_without_waiting(
+            ModelTrainee(model, learner, rows, batch_size=32, seed=(0,), fill=True)
+        )

@@ -15,7 +15,7 @@ from torch import Tensor
 import einet
 from einet import EM, ClusteredEinet, StochasticEM
 from einet.clusters import refine as module
-from einet.data import source as source_module
+from einet.data import streams as streams_module
 from einet.learning import checkpoint as checkpoint_module
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
@@ -45,7 +45,7 @@ def same(one: einet.Model, two: einet.Model) -> bool:
 
 def test_an_epoch_is_a_step_of_em_of_the_mixture(monkeypatch):
     monkeypatch.setattr(module, "_LEAST_SHARE", 0.0)
-    monkeypatch.setattr(source_module, "_CPU_PART_BYTES", 4 * 4 * 30)
+    monkeypatch.setattr(streams_module, "_CPU_PART_BYTES", 4 * 4 * 30)
     x = rows()
     x[::7, 1] = NAN
     model, other = trained(), trained()
@@ -151,10 +151,10 @@ class Probe(StochasticEM):
         super().__init__(0.2)
         self.act, self.steps = act, 0
 
-    def step(self, model, x, *arguments: Any, **options: Any) -> Tensor:
+    def step(self, model, batch, progress: float = 0.0) -> Tensor:
         self.steps += 1
         self.act(self.steps)
-        return super().step(model, x, *arguments, **options)
+        return super().step(model, batch, progress)
 
 
 # Checkpoints know learners by their name.
@@ -209,7 +209,7 @@ def test_nan_is_noticed(monkeypatch):
 
     model = trained()
     before = state(model)
-    with pytest.raises(FloatingPointError, match="epoch 0 of the refinement.*before training"):
+    with pytest.raises(FloatingPointError, match="NaN at step 3 of the training.*before training"):
         model.refine(rows(), optimizer=Broken(), progress=False)
     assert all(a.equal(b) for a, b in zip(state(model), before, strict=True))
 

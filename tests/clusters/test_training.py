@@ -47,14 +47,12 @@ class Probe(StochasticEM):
         super().__init__(step_size)
         self.act, self.rows, self.progress, self.models = act, [], [], []
 
-    def step(
-        self, model, x, observed=None, *, labels=None, weights=None, progress: float = 0.0
-    ) -> Tensor:
-        self.rows.append(len(x))
+    def step(self, model, batch, progress: float = 0.0) -> Tensor:
+        self.rows.append(len(batch))
         self.progress.append(progress)
         self.models.append(model)
         self.act(len(self.rows))
-        return super().step(model, x, observed, labels=labels, weights=weights, progress=progress)
+        return super().step(model, batch, progress)
 
 
 # Checkpoints know learners by their name.
@@ -106,7 +104,7 @@ def test_batches_are_of_equal_size(x: Tensor):
     clusters = torch.zeros(90, dtype=torch.long)
     clusters[:41], clusters[41:44] = 1, 2
     make().fit(x, clusters=clusters, optimizer=probe, **{**OPTIONS, "epochs": 1})
-    assert probe.rows == [16, 16, 14, 14, 14, 13, 3]
+    assert probe.rows == [16, 15, 15, 14, 14, 13, 3]
 
 
 def test_twice_from_one_seed(x: Tensor):
@@ -214,7 +212,7 @@ def test_a_terminal_shows_what_happens(x: Tensor, monkeypatch):
             return True
 
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", -1.0)
+    monkeypatch.setattr("einet.learning.watch.SECONDS_BETWEEN_LOOKS", -1.0)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     model = make()
@@ -229,8 +227,8 @@ def test_a_terminal_shows_what_happens(x: Tensor, monkeypatch):
 
 def test_nan_is_noticed(x: Tensor):
     class Broken(StochasticEM):
-        def step(self, model, x, *arguments, **options) -> Tensor:
-            return super().step(model, x, *arguments, **options) * NAN
+        def step(self, model, batch, progress: float = 0.0) -> Tensor:
+            return super().step(model, batch, progress) * NAN
 
     with pytest.raises(FloatingPointError, match=r"cluster 0, of \d+ rows.*it was 0.5"):
         make().fit(x, optimizer=Broken(0.5), **OPTIONS)
@@ -343,7 +341,7 @@ def test_other_models_and_data(x: Tensor, path: Path):
         make().fit(x[torch.randperm(90)], **options)
     with pytest.raises(ValueError, match="rows was 90 and is 80"):
         make().fit(x[:80], **options)
-    with pytest.raises(ValueError, match="num_clusters was 3 and is 2"):
+    with pytest.raises(ValueError, match="models was 3 and is 2"):
         ClusteredEinet(GRAPH, einet.Gaussian(), 3, 2).fit(x, **options)
     for family, K in ((einet.Gaussian(min_variance=0.1), 3), (einet.Gaussian(), 4)):
         with pytest.raises(ValueError, match="structure was"):

@@ -11,16 +11,17 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from einet.data import kmeans as module
-from einet.data import source as source_module
-from einet.data.kmeans import kmeans
-from einet.data.source import Source
+from einet.data import streams as streams_module
+from einet.data.batch import Batch
+from einet.data.kmeans import cluster_means, kmeans, nearest_centre
+from einet.data.streams import Rows
 
 CPU = torch.device("cpu")
 NAN = float("nan")
 
 
-def source_of(x: Tensor, **options) -> Source:
-    return Source(x, None, x.shape[1], CPU, **options)
+def source_of(x: Tensor, transform=None) -> Rows:
+    return Rows(Batch(x), CPU, transform)
 
 
 def blobs(clusters: int, each: int, variables: int = 5, spread: float = 0.3) -> tuple:
@@ -100,7 +101,7 @@ def test_a_seed_decides(digits: Tensor):
 
 def test_parts_do_not_matter(digits: Tensor, monkeypatch):
     whole = kmeans(source_of(digits), 8)
-    monkeypatch.setattr(source_module, "_CPU_PART_BYTES", 4 * 64 * 90)
+    monkeypatch.setattr(streams_module, "_CPU_PART_BYTES", 4 * 64 * 90)
     parts = kmeans(source_of(digits), 8)
     assert parts.assignment.equal(whole.assignment)
     torch.testing.assert_close(parts.centres, whole.centres, rtol=1e-5, atol=1e-5)
@@ -149,6 +150,37 @@ def test_fewer_different_rows_than_clusters():
     assert found.centres.isfinite().all()
 
 
+def test_rows_count_as_often_as_they_weigh():
+    x, _ = blobs(clusters=4, each=15, spread=3.0)
+    times = torch.arange(len(x)) % 3 + 1
+    weighted = Rows(Batch(x, weights=times.double()), CPU)
+    repeated = source_of(x.repeat_interleave(times, 0))
+    one, two = kmeans(weighted, 4, tolerance=0.0), kmeans(repeated, 4, tolerance=0.0)
+    assert one.inertia[-1] == pytest.approx(two.inertia[-1], rel=0.05)
+    distance = torch.cdist(x.double(), one.centres)
+    total = (distance.min(1).values.square() * times).sum().item()
+    assert one.inertia[-1] == pytest.approx(total, rel=1e-5)
+    for cluster in range(4):
+        member = one.assignment == cluster
+        mean = (x[member] * times[member, None]).sum(0) / times[member].sum()
+        torch.testing.assert_close(one.centres[cluster], mean.double(), rtol=1e-4, atol=1e-4)
+
+
+def test_the_cluster_of_other_rows():
+    x, label = blobs(clusters=5, each=20)
+    x = 1e5 + x.double()
+    means = cluster_means(source_of(x), label, 6)
+    for cluster in range(5):
+        torch.testing.assert_close(means[cluster], x[label == cluster].mean(0))
+    torch.testing.assert_close(means[5], x.mean(0))
+    assert nearest_centre(source_of(x), means[:5]).equal(label)
+    # Missing cells do not count, wherever the mean of their column lies.
+    x[::3, 1] = NAN
+    x[1::3, 2:] = NAN
+    known = torch.where(x.isnan()[:, None], 0.0, x[:, None] - means[None, :5]).square().sum(2)
+    assert nearest_centre(source_of(x), means[:5]).equal(known.argmin(1))
+
+
 def test_bad_arguments(digits: Tensor):
     with pytest.raises(ValueError, match="num_clusters must not exceed the number of rows, 500"):
         kmeans(source_of(digits), 501)
@@ -161,7 +193,7 @@ def test_bad_arguments(digits: Tensor):
 @pytest.mark.gpu
 def test_on_a_gpu(digits: Tensor):
     """The same clusters as on the CPU, and the same bits twice."""
-    there = Source(digits.to(torch.uint8), None, 64, torch.device("cuda"))
+    there = Rows(Batch(digits.to(torch.uint8)), torch.device("cuda", 0))
     one, two = (kmeans(there, 10, seed=1) for _ in range(2))
     assert one.assignment.equal(two.assignment)
     assert one.centres.equal(two.centres)

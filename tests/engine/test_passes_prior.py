@@ -186,7 +186,7 @@ def test_never_waits_for_the_device() -> None:
     x = twins.rows(40).float().cuda()
     batch = as_batch(x, 6, weights=torch.ones(40, device="cuda"))
     learner = einet.StochasticEM(0.3, Prior(sums=3.0, leaves=2.0))
-    learner.start(twins.model, batch)
+    learner.start(twins.model, [batch])
     parts = [batch[slice(0, 30)], batch[slice(30, 40)]]
     for part in parts * 3:
         learner.step(twins.model, part)

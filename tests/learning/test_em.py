@@ -49,11 +49,11 @@ def holes(x: Tensor, share: float = 0.3) -> Tensor:
 
 def ascent(model: Einet, x: Tensor, steps: int = 12, **rows) -> list[float]:
     """Mean log-likelihoods before each EM step and after the last."""
-    learner, results = EM(), []
+    learner, results, batch = EM(), [], model.as_batch(x, **rows)
     for _ in range(steps):
-        results.append(learner.step(model, x, **rows).item())
+        results.append(learner.step(model, batch).item())
         learner.end_epoch(model, 0.0)
-    return [*results, learner.step(model, x, **rows).item()]
+    return [*results, learner.step(model, batch).item()]
 
 
 def assert_never_decreases(results: list[float], tolerance: float = 1e-9) -> None:

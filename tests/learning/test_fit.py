@@ -20,7 +20,6 @@ from einet import (
     Einet,
     Gaussian,
     Gradient,
-    Learner,
     Mixture,
     Model,
     Prior,
@@ -78,19 +77,17 @@ class Probe(StochasticEM):
         self.act, self.calls, self.sizes, self.progress = act, [], [], []
         self.rows: list[Batch] = []
 
-    def start(self, model: Model, x=None, observed=None, *, weights=None) -> None:
+    def start(self, model: Model, rows=None, objective="generative") -> None:
         self.calls.append("start")
-        super().start(model, x, observed, weights=weights)
+        super().start(model, rows, objective)
 
-    def step(
-        self, model: Model, x, observed=None, *, labels=None, weights=None, progress: float = 0.0
-    ) -> Tensor:
+    def step(self, model: Model, batch, progress: float = 0.0) -> Tensor:
         self.calls.append("step")
-        self.sizes.append(len(x))
-        self.rows.append(x)
+        self.sizes.append(len(batch))
+        self.rows.append(batch)
         self.progress.append(progress)
         self.act(len(self.sizes))
-        return super().step(model, x, observed, labels=labels, weights=weights, progress=progress)
+        return super().step(model, batch, progress)
 
     def end_epoch(self, model: Model, progress: float) -> None:
         self.calls.append("end_epoch")
@@ -131,12 +128,12 @@ class TestLoop:
         history = fit(model, x, epochs=2, batch_size=40, optimizer=probe, progress=False)
         epoch = ["step"] * 3 + ["end_epoch"]
         assert probe.calls == ["start", *epoch, *epoch, "finish"]
-        assert probe.sizes == [40, 40, 10] * 2
+        assert probe.sizes == [30, 30, 30] * 2
         assert probe.progress == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
         assert history.step_size == [0.5, 0.5]
         # Every row once an epoch, each epoch in another order, and never in the given one.
-        seen = [batch.x for batch in probe.rows]
-        orders = [torch.cat(seen[:3]), torch.cat(seen[3:])]
+        batches = [batch.x for batch in probe.rows]
+        orders = [torch.cat(batches[:3]), torch.cat(batches[3:])]
         for order in orders:
             assert torch.equal(order[order[:, 0].argsort()], x[x[:, 0].argsort()])
             assert not torch.equal(order, x)
@@ -170,7 +167,7 @@ class TestLoop:
 
     def test_initialisation(self, x: Tensor) -> None:
         class Still(Probe):
-            def step(self, model: Model, x, observed=None, **rows) -> Tensor:
+            def step(self, model: Model, batch, progress: float = 0.0) -> Tensor:
                 return torch.zeros((), dtype=torch.float64)
 
         def run(model: Einet, initialize: bool | None) -> bool:
@@ -279,9 +276,9 @@ class TestStopping:
 
     def test_ctrl_c_with_gradients(self, model: Einet, x: Tensor) -> None:
         class Impatient(Gradient):
-            def step(self, model: Model, x, observed=None, **rows) -> Tensor:
+            def step(self, model: Model, batch, progress: float = 0.0) -> Tensor:
                 os.kill(os.getpid(), signal.SIGINT)
-                return super().step(model, x, observed, **rows)
+                return super().step(model, batch, progress)
 
         names = list(copied(model))
         learner = Impatient(torch.optim.Adam, lr=0.1)
@@ -336,10 +333,10 @@ class TestFailure:
         good = {}
 
         class Poison(Probe):
-            def step(self, model: Model, x, observed=None, **rows) -> Tensor:
+            def step(self, model: Model, batch, progress: float = 0.0) -> Tensor:
                 if len(self.sizes) == 3 * good_epochs:
                     good.update(copied(model))
-                result = super().step(model, x, observed, **rows)
+                result = super().step(model, batch, progress)
                 if len(self.sizes) == 3 * good_epochs + (3 if last else 1):
                     next(model.parameters()).data.view(-1)[0] = math.nan
                 return result
@@ -485,7 +482,7 @@ class TestMistakes:
                 {"valid": [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, -math.inf]]},
                 r"valid\[1, 3\] is -inf",
             ),
-            ({"epochs": 0}, "epochs must be a whole number of at least 1, got 0"),
+            ({"epochs": 0}, "epochs must be an integer >= 1, got 0"),
             ({"batch_size": -3}, "batch_size must be .* got -3"),
             ({"valid": torch.zeros(2, 4), "patience": 0}, "patience must be .* got 0"),
             ({"patience": 3}, "patience is given, but valid is not"),
@@ -536,42 +533,19 @@ class TestMistakes:
             fit(model, x, optimizer=StochasticEM(linear(0.5, -0.5)), batch_size=9, progress=False)
 
 
-def test_a_learner_of_ones_own(model: Einet, x: Tensor) -> None:
-    """The contract asks for ``step`` alone."""
-
-    class Minimal(Learner):
-        def step(
-            self,
-            model: Model,
-            x,
-            observed=None,
-            *,
-            labels=None,
-            weights=None,
-            progress: float = 0.0,
-        ) -> Tensor:
-            statistics = model.e_step(x, observed)
-            model.m_step(statistics)
-            return statistics.log_likelihood / statistics.rows
-
-    history = fit(model, x, epochs=3, optimizer=Minimal(), progress=False)
-    assert history.train[-1] > history.train[0]
-    assert history.step_size == []
-
-
 def test_hidden_cells(x: Tensor, valid: Tensor) -> None:
     """Drawn anew for every mini-batch; what is missing stays so, and nothing is hidden later."""
-    seen: list[Tensor] = []
+    known: list[Tensor] = []
 
     class Watching(StochasticEM):
-        def step(self, model: Model, x, *args, **kwargs) -> Tensor:
-            seen.append(x.mask)
-            return super().step(model, x, *args, **kwargs)
+        def step(self, model: Model, batch, progress: float = 0.0) -> Tensor:
+            known.append(batch.mask)
+            return super().step(model, batch, progress)
 
     x[:, 0] = math.nan
     model = Einet(GRAPH, Gaussian(), 3)
     history = fit(model, x, valid, epochs=20, optimizer=Watching(), hide=0.3, progress=False)
-    masks = torch.stack(seen)
+    masks = torch.stack(known)
     assert not masks[..., 0].any()
     assert masks[..., 1:].float().mean() == pytest.approx(0.7, abs=0.03)
     assert not masks[0].equal(masks[1])
@@ -630,7 +604,7 @@ def test_finish_after_an_early_stop(x: Tensor) -> None:
 
 @pytest.mark.parametrize(
     ("finish", "learner", "message"),
-    [(-1, None, "whole number of epochs"), (2, EM(), "StochasticEM to its end")],
+    [(-1, None, "finish must be an integer >= 0"), (2, EM(), "StochasticEM to its end")],
 )
 def test_finish_is_checked(model: Einet, x: Tensor, finish: int, learner: Any, message: str):
     before = [parameter.clone() for parameter in model.parameters()]
@@ -646,7 +620,7 @@ def test_on_a_gpu(
     x: Tensor, valid: Tensor, learner: str, resident: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not resident:
-        monkeypatch.setattr("einet.data.rows._RESIDENT_SHARE", 0.0)
+        monkeypatch.setattr("einet.data.staging._RESIDENT_SHARE", 0.0)
     x[::7, 2] = math.nan
     runs = []
     for device in ("cpu", "cuda"):

@@ -138,7 +138,7 @@ class TestGradient:
         learners = [Gradient(torch.optim.SGD, lr=0.1) for _ in range(2)]
         for learner, target in zip(learners, (model, other), strict=True):
             learner.start(target)
-        one = learners[0].step(model, x[:3], weights=[1.0, 2.0, 0.0])
+        one = learners[0].step(model, model.as_batch(x[:3], weights=[1.0, 2.0, 0.0]))
         two = learners[1].step(other, x[[0, 1, 1]])
         torch.testing.assert_close(one, two)
         for learner, target in zip(learners, (model, other), strict=True):
@@ -153,7 +153,7 @@ class TestGradient:
         learner = Gradient(torch.optim.Adam, lr=0.1)
         learner.start(model)
         for _ in range(30):
-            learner.step(model, x, labels=labels)
+            learner.step(model, model.as_batch(x, labels=labels))
         learner.finish(model)
         assert (model.class_posterior(x).argmax(1) == labels).all()
 

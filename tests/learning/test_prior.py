@@ -67,7 +67,7 @@ def objective(model: Einet, prior: Prior, x: Tensor) -> float:
 
 def em(model: einet.Model, x: Tensor, prior: Prior | None, epochs: int = 1, size: int = 40) -> None:
     learner = EM(prior)
-    learner.start(model, x)
+    learner.start(model, [model.as_batch(x)])
     for _ in range(epochs):
         for part in x.split(size):
             learner.step(model, part)
@@ -245,7 +245,7 @@ class TestScale:
         two = copy.deepcopy(one)
         em(one, x, prior)
         learner = StochasticEM(1.0, prior)
-        learner.start(two, x)
+        learner.start(two, [two.as_batch(x)])
         learner.step(two, x)
         same(one, two)
 
@@ -254,7 +254,7 @@ class TestScale:
         full, before = copy.deepcopy(model), copy.deepcopy(model)
         em(full, x, Prior(sums=4.0, leaves=2.0))
         learner = StochasticEM(0.3, Prior(sums=4.0, leaves=2.0))
-        learner.start(model, x)
+        learner.start(model, [model.as_batch(x)])
         learner.step(model, x)
         for old, own, new in zip(
             before.circuit.weights, full.circuit.weights, model.circuit.weights, strict=True
@@ -278,10 +278,10 @@ class TestScale:
 
         model.em_step = em_step  # type: ignore[method-assign]
         learner = StochasticEM(0.5, Prior(sums=4.0, leaves=2.0))
-        learner.start(model, x, weights=weights)
+        learner.start(model, [model.as_batch(x, weights=weights)])
         for part in torch.arange(40).split(15):
             own = None if weights is None else weights[part]
-            learner.step(model, x[part], weights=own)
+            learner.step(model, model.as_batch(x[part], weights=own))
         share = [15 / 40, 15 / 40, 10 / 40]
         if weights is not None:
             share = [w.sum().item() / weights.sum().item() for w in weights.split(15)]
@@ -298,9 +298,10 @@ class TestScale:
         two = copy.deepcopy(one)
         prior = Prior(sums=4.0, leaves=2.0)
         learner = StochasticEM(0.5, prior)
-        learner.start(one, x, weights=torch.arange(40) % 2 + 1)
-        learner.step(one, x[:20], weights=torch.arange(20) % 2 + 1)
-        learner.start(two, torch.cat([x, x[1::2]]))
+        weights = torch.arange(40) % 2 + 1
+        learner.start(one, [one.as_batch(x, weights=weights)])
+        learner.step(one, one.as_batch(x[:20], weights=weights[:20]))
+        learner.start(two, [two.as_batch(x), two.as_batch(x[1::2])])
         learner.step(two, torch.cat([x[:20], x[1:20:2]]))
         same(one, two)
 
@@ -464,7 +465,7 @@ class TestErrors:
         for learner in (EM(prior), StochasticEM(0.5, prior)):
             with pytest.raises(RuntimeError, match=r"call start\(model, rows\) before step"):
                 learner.step(model, x)
-            learner.start(model, x)
+            learner.start(model, [model.as_batch(x)])
             learner.step(model, x)
             learner.finish(model)
             with pytest.raises(RuntimeError, match="prior has to know the training rows"):

@@ -126,7 +126,7 @@ class Small:
     def step(self, batch: Tensor) -> Tensor:
         """What a step of stochastic EM adds to ψ."""
         before = self.psi()
-        StochasticEM(STEP).step(self.model, self.states, weights=batch)
+        StochasticEM(STEP).step(self.model, self.model.as_batch(self.states, weights=batch))
         return self.psi() - before
 
 

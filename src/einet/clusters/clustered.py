@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -14,26 +15,41 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from einet._checks import as_int
-from einet.clusters.cohort import check_together
-from einet.clusters.refine import Refinement
+from einet.clusters.history import ClusterHistory
+from einet.clusters.refine import MixtureTrainee
 from einet.clusters.stand_in import StandIn, twin
-from einet.clusters.training import ClusterHistory, train_clusters
+from einet.clusters.together import check_together, most_together
+from einet.clusters.training import ClusterSettings, ClusterTraining
 from einet.data.batch import Batch, as_labels
-from einet.data.source import Source, Transform
+from einet.data.kmeans import cluster_means, kmeans, nearest_centre
+from einet.data.streams import Rows, Transform
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision
 from einet.learning.checkpoint import Checkpoint, settings_of
 from einet.learning.console import Bar, Interrupt
-from einet.learning.em import EM, StochasticEM
-from einet.learning.epoch import Run
+from einet.learning.em import EM
+from einet.learning.fit import (
+    as_callbacks,
+    as_hide,
+    as_learner,
+    as_stream,
+    check_trainable,
+    check_valid,
+    finisher,
+    report_to,
+)
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.schedules import linear
+from einet.learning.loop import Callback, Loop
+from einet.learning.watch import Watch
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture
 from einet.structures import RegionGraph
 
 __all__ = ["ClusteredEinet"]
+
+# What must be the same for a run to go on.
+_SETTINGS = ("epochs", "finish", "batch_size", "seed", "patience", "hide", "from_clusters")
 
 # No attribute: it must not be copied, saved or moved with the model.
 _stand_ins: WeakKeyDictionary[ClusteredEinet, StandIn] = WeakKeyDictionary()
@@ -175,11 +191,17 @@ class ClusteredEinet(Mixture):
     def fit(
         self,
         train: Any,
+        valid: Any = None,
         *,
         epochs: int = 25,
         batch_size: int = 500,
         optimizer: Learner | None = None,
         observed: Any = None,
+        valid_observed: Any = None,
+        weights: Any = None,
+        patience: int | None = None,
+        hide: float = 0.0,
+        finish: int = 0,
         transform: Transform | None = None,
         clusters: Any = None,
         kmeans_iterations: int = 100,
@@ -187,6 +209,7 @@ class ClusteredEinet(Mixture):
         together: int | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -200,11 +223,18 @@ class ClusteredEinet(Mixture):
         Args:
             train: Training rows ``[rows, variables]``, NaN where a cell is missing. They are kept
                 in the type they come in: images are best given as bytes, with a ``transform``.
-            epochs: How often each cluster's Einet goes through its rows.
-            batch_size: The most rows in a mini-batch; all of an epoch's are of equal size.
+            valid: Validation rows, in the units of ``train``. Each belongs to the cluster with the
+                nearest centre, and the Einet of that cluster ends up as it was after its best epoch
+                on them; one without any keeps its last epoch.
+            epochs: How often each cluster's Einet goes through its rows (at most, with
+                ``patience``).
+            batch_size: The most rows in a mini-batch; all of an epoch's are of equal size, up to
+                one row.
             optimizer: How to learn. By default :class:`~einet.StochasticEM` with a step size that
                 falls from 0.5 to 0.05; the paper's is ``StochasticEM(0.5)``.
-            observed: A mask, True where a cell is known (for integer data).
+            observed, valid_observed: Masks, True where a cell is known (for integer data).
+            weights: How often each row counts, for the clusters too; once by default.
+            patience, hide, finish: As in :func:`einet.fit`, for every cluster's Einet.
             transform: What is done to rows when they are used, such as ``lambda x: x / 255``. It is
                 given some rows as a tensor on the model's device. Queries expect what it returns.
             clusters: The cluster of each row, in place of k-means.
@@ -218,43 +248,100 @@ class ClusteredEinet(Mixture):
                 by what mini-batches have of it: as much each, in place of their rows' share.
             seed: Seed of everything random.
             device: Where to move the model before training; it stays there.
+            callbacks: As in :func:`einet.fit`; called after each epoch of each cluster. ``stop()``
+                ends all training.
             checkpoint: A file for the state of the training, written every half a minute and at the
                 end, also after Ctrl-C.
             resume: Whether to go on from the state in that file, where there is one. On a CPU the
                 result is the same, bit by bit, as if nothing had happened.
             progress: Whether to show a progress bar.
         """
-        epochs, batch_size, seed = _checked(self, epochs, batch_size, seed)
-        learner = StochasticEM(linear(0.5, 0.05)) if optimizer is None else optimizer
-        if not isinstance(learner, Learner):
-            raise TypeError(
-                "optimizer must be an einet.StochasticEM, EM or Gradient, "
-                f"got {type(learner).__name__}"
-            )
+        check_trainable(self)
+        settings = ClusterSettings(
+            learner=as_learner(optimizer),
+            finisher=finisher(as_int("finish", finish, minimum=0), as_learner(optimizer)),
+            epochs=as_int("epochs", epochs, minimum=1),
+            finish=int(finish),
+            batch_size=as_int("batch_size", batch_size, minimum=1),
+            seed=as_int("seed", seed, minimum=0),
+            patience=None if patience is None else as_int("patience", patience, minimum=1),
+            hide=as_hide(hide),
+            from_clusters=from_clusters,
+        )
         if not isinstance(from_clusters, bool):
             raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
-        together = check_together(together, learner)
+        together = check_together(together, settings.learner)
+        calls = as_callbacks(callbacks)
+        check_valid(valid, valid_observed=valid_observed, patience=patience)
         began = time.perf_counter()
+        there = self.device if device is None else torch.empty(0, device=device).device
+        rows = self._rows(train, observed, weights, transform, "train", there)
+        others = None
+        if valid is not None:
+            others = self._rows(valid, valid_observed, None, transform, "valid", there)
+        given = None if clusters is None else self._given(clusters, rows, weights)
+        max_iterations = as_int("max_iterations", kmeans_iterations, minimum=1)
+        file = Checkpoint(checkpoint)
+        if checkpoint is not None:
+            file.settings = {
+                **settings_of("fit", self.einets, rows, others, settings.learner),
+                **{name: getattr(settings, name) for name in _SETTINGS},
+                "clusters": ["k-means", max_iterations] if given is None else _digest(given),
+            }
+        state = file.read() if resume else None
         if device is not None:
             self.to(device)
-        source = self._source(train, observed, transform)
-        given = None if clusters is None else self._given(clusters, len(source))
-        history = train_clusters(
-            self.einets,
-            Run(source, learner, epochs, batch_size, seed, from_clusters),
-            kmeans_iterations if given is None else given,
-            checkpoint,
-            resume,
-            progress,
-            self._stand_in(),
-            together,
+        inertia: list[float] = []
+        if state is not None:
+            assignment, inertia = state[1]["assignment"].long(), state[0]["inertia"]
+        elif given is not None:
+            assignment = given
+        else:
+            found = kmeans(
+                rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
+            )
+            assignment, inertia = found.assignment, found.inertia
+        nearest = None
+        if others is not None:
+            nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))
+        most = together
+        if most is None:
+            most = most_together(self.einets[0], settings.learner, settings.batch_size)
+        training = ClusterTraining(
+            self.einets, rows, assignment, others, nearest, settings, file, self._stand_in(), most,
+            inertia, calls,
+        )  # fmt: skip
+        if state is not None:
+            training.resume(*state)
+        trained = time.perf_counter()
+        one = self.num_clusters == 1
+        units = settings.epochs + settings.finish if one else self.num_clusters
+        unit = "epoch" if one else "cluster"
+        with Interrupt() as interrupt, Bar(units, training.steps, progress, unit) as bar:
+            watch = Watch(interrupt, bar)
+            training.train(watch, (lambda number: None) if one else bar.at)
+        history = ClusterHistory(
+            sizes=training.sizes,
+            train=[each.train for each in training.histories],
+            valid=[each.valid for each in training.histories],
+            best_epochs=[each.best_epoch for each in training.histories],
+            inertia=inertia,
+            clustering_seconds=trained - began,
+            training_seconds=time.perf_counter() - trained,
         )
-        history.clustering_seconds = time.perf_counter() - began - history.training_seconds
-        shares = torch.tensor(history.sizes, dtype=torch.float64)
-        shares *= torch.tensor([bool(means) for means in history.train])
+        if not training.finished:
+            history.stopped = "callback" if training.stopped_by_callback else "interrupted"
+        self._weigh(rows, assignment, [bool(each.train) for each in training.histories])
+        return history
+
+    def _weigh(self, rows: Rows, assignment: Tensor, trained: list[bool]) -> None:
+        """Weigh the components by what their clusters weigh; those not reached get nothing."""
+        weights = rows.given.weights
+        weights = None if weights is None else weights.cpu()
+        shares = torch.bincount(assignment.cpu(), weights, minlength=self.num_clusters).double()
+        shares *= torch.tensor(trained)
         if shares.sum() > 0:
             self.log_weights.data.copy_((shares / shares.sum()).log())
-        return history
 
     def refine(
         self,
@@ -263,12 +350,15 @@ class ClusteredEinet(Mixture):
         *,
         epochs: int = 5,
         batch_size: int = 500,
-        optimizer: EM | StochasticEM | None = None,
+        optimizer: Learner | None = None,
         observed: Any = None,
         valid_observed: Any = None,
+        weights: Any = None,
+        patience: int | None = None,
         transform: Transform | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -284,44 +374,89 @@ class ClusteredEinet(Mixture):
         Args:
             train, observed, transform: Training rows; as in :meth:`fit`.
             valid, valid_observed: Validation rows, in the units of ``train``.
+            weights, patience: As in :meth:`fit`.
             epochs: How often to share out the rows.
             batch_size: The most rows in a mini-batch.
             optimizer: :class:`~einet.EM` (the default) or :class:`~einet.StochasticEM`, which makes
                 more progress in an epoch, but needs small steps not to undo it.
-            seed, device, checkpoint, resume, progress: As in :meth:`fit`.
+            seed, device, callbacks, checkpoint, resume, progress: As in :meth:`fit`.
         """
-        epochs, batch_size, seed = _checked(self, epochs, batch_size, seed)
-        learner = EM() if optimizer is None else optimizer
-        if not isinstance(learner, EM | StochasticEM):
+        check_trainable(self)
+        epochs = as_int("epochs", epochs, minimum=1)
+        batch_size = as_int("batch_size", batch_size, minimum=1)
+        seed = as_int("seed", seed, minimum=0)
+        if patience is not None:
+            patience = as_int("patience", patience, minimum=1)
+        learner = EM() if optimizer is None else as_learner(optimizer)
+        if not learner.stateless:
             raise TypeError(
-                f"optimizer must be an einet.EM or StochasticEM, got {type(learner).__name__}"
+                "optimizer must carry nothing from epoch to epoch, as einet.EM and StochasticEM, "
+                f"got {type(learner).__name__}"
             )
-        if valid is None and valid_observed is not None:
-            raise ValueError("valid_observed is given, but valid is not; give both or neither")
+        calls = as_callbacks(callbacks)
+        check_valid(valid, valid_observed=valid_observed, patience=patience)
+        there = self.device if device is None else torch.empty(0, device=device).device
+        rows = self._rows(train, observed, weights, transform, "train", there)
+        others = None
+        if valid is not None:
+            others = self._rows(valid, valid_observed, None, transform, "valid", there)
+        file = Checkpoint(checkpoint)
+        if checkpoint is not None:
+            file.settings = {
+                **settings_of("refine", self.einets, rows, others, learner),
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "seed": seed,
+                "patience": patience,
+            }
+        state = file.read() if resume else None
         if device is not None:
             self.to(device)
-        run = Run(self._source(train, observed, transform), learner, epochs, batch_size, seed)
-        held_out = None
-        if valid is not None:
-            held_out = self._source(valid, valid_observed, transform, "valid")
-        known = None if held_out is None else held_out.checksum
-        file = Checkpoint(checkpoint, {**settings_of("refine", self.einets, run), "valid": known})
-        refinement = Refinement(self, run, held_out, file, self._stand_in())
-        state = file.read() if resume else None
-        if state is not None:
-            refinement.resume(*state)
+        trainee = MixtureTrainee(
+            self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
+            stand_in=self._stand_in(),
+        )  # fmt: skip
         with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
-            return refinement.train(bar, interrupt)
+            loop = Loop(
+                trainee,
+                epochs,
+                Watch(interrupt, bar, by_step=False),
+                patience=patience,
+                validated=others is not None,
+                baseline=True,
+                after_epoch=[report_to(calls), *file.saver(0)],
+            )
+            if state is not None:
+                loop.load_state(state[0]["loop"], state[1])
+            loop.run()
+        if interrupt.requested and not loop.finished and others is None:
+            trainee.restore(False)
+        if checkpoint is not None:
+            file.save(0, loop)
+        return loop.histories[0]
 
-    def _source(
-        self, x: Any, observed: Any, transform: Transform | None, name: str = "train"
-    ) -> Source:
-        return Source(
-            x, observed, self.num_variables, self.device, transform, self.check_support, name
-        )
+    def _rows(
+        self,
+        x: Any,
+        observed: Any,
+        weights: Any,
+        transform: Transform | None,
+        name: str,
+        device: torch.device,
+    ) -> Rows:
+        stream = as_stream(self, x, observed, None, weights, transform, name, device)
+        if not isinstance(stream, Rows):
+            raise TypeError(f"{name} must be rows in memory for clusters, got a loader")
+        return stream
 
-    def _given(self, clusters: Any, rows: int) -> Int[Tensor, " rows"]:
-        given = as_labels(clusters, rows, self.num_clusters, name="clusters").cpu()
+    def _given(self, clusters: Any, rows: Rows, weights: Any) -> Int[Tensor, " rows"]:
+        """The clusters that a user gave, of the rows that count."""
+        if weights is None:
+            given = as_labels(clusters, len(rows), self.num_clusters, name="clusters").cpu()
+        else:
+            counted = torch.as_tensor(weights).cpu() > 0
+            given = as_labels(clusters, len(counted), self.num_clusters, name="clusters").cpu()
+            given = given[counted]
         if bool((given < 0).any()):
             raise ValueError("clusters must not be negative: every row needs one")
         return given
@@ -341,11 +476,6 @@ def _form(model: Einet) -> list[Any]:
     return [model.sums, families, tensors]
 
 
-def _checked(model: ClusteredEinet, epochs: int, batch_size: int, seed: int) -> tuple[int, ...]:
-    if any(parametrize.is_parametrized(module) for module in model.modules()):
-        raise ValueError("model is inside einet.unconstrained; leave that context before training")
-    return (
-        as_int("epochs", epochs, minimum=1),
-        as_int("batch_size", batch_size, minimum=1),
-        as_int("seed", seed, minimum=0),
-    )
+def _digest(clusters: Int[Tensor, " rows"]) -> list[str]:
+    """A few characters that tell clusters that were given from others."""
+    return ["given", hashlib.sha256(clusters.numpy().tobytes()).hexdigest()[:16]]

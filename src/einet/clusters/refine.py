@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from einet.clusters.stand_in import StandIn
-from einet.data.rows import Rows
-from einet.data.source import Source
-from einet.learning.checkpoint import Checkpoint, floating_state
-from einet.learning.console import Bar, Interrupt
-from einet.learning.epoch import Run, generator_of
-from einet.learning.history import History
-from einet.learning.kept import Kept
+from einet.data.streams import Rows
+from einet.learning.learner import Learner
+from einet.learning.trainee import (
+    SnapshotTrainee,
+    generator_of,
+    learn_epoch,
+    model_step,
+    progress_in,
+)
+from einet.learning.watch import Watch
+from einet.models.einet import Einet
+from einet.models.mixture import Mixture
 
-if TYPE_CHECKING:
-    from einet.clusters.clustered import ClusteredEinet
-
-__all__ = ["Refinement"]
+__all__ = ["MixtureTrainee"]
 
 # A component does not look at rows that it is less responsible for than this.
 _LEAST_SHARE = 1e-6
 
 
-class Refinement:
-    """One run of EM on a mixture.
+class MixtureTrainee(SnapshotTrainee):
+    """A mixture that learns as a whole.
 
     In every epoch all rows are first shared out between the components by their responsibilities;
     then each component learns from its rows, weighted by its share in them. With one M-step for
@@ -37,162 +36,111 @@ class Refinement:
 
     Args:
         model: The mixture.
-        run: The training rows, and how components learn from them.
+        einets: Its components.
+        learner: How components learn.
+        rows: The training rows.
         valid: Validation rows or None.
-        checkpoint: Where to write the state after an epoch.
+        batch_size: The largest number of rows in a mini-batch.
+        seed: Seed of everything random.
         stand_in: What learns in place of each component.
     """
 
+    steps = None
+
     def __init__(
         self,
-        model: ClusteredEinet,
-        run: Run,
-        valid: Source | None,
-        checkpoint: Checkpoint,
+        model: Mixture,
+        einets: list[Einet],
+        learner: Learner,
+        rows: Rows,
+        valid: Rows | None,
+        *,
+        batch_size: int,
+        seed: int,
         stand_in: StandIn,
     ) -> None:
-        self.model, self.run, self.source, self.valid = model, run, run.source, valid
-        self.checkpoint, self.stand_in = checkpoint, stand_in
-        self.history = History()
-        #: As after the last full epoch, and after the best one.
-        self._last = Kept(model)
-        self._best = None if valid is None else Kept(model)
-        self._best_score = -torch.inf
-
-    # -- going on --------------------------------------------------------------------------------
-
-    def resume(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take up what a checkpoint holds."""
-        self.history = History(**state["history"])
-        self.history.stopped = "finished"
-        self._best_score = state["best_score"]
-        for prefix, kept in (("last.", self._last), ("best.", self._best)):
-            if kept is not None:
-                for name in floating_state(self.model):
-                    kept.state[name].copy_(tensors[prefix + name])
-        self._last.restore()
-
-    def save(self) -> None:
-        """Write a checkpoint."""
-        state = {"history": self.history.to_dict(), "best_score": self._best_score}
-        names = floating_state(self.model)
-        tensors = {f"last.{name}": self._last.state[name] for name in names}
-        if self._best is not None:
-            tensors |= {f"best.{name}": self._best.state[name] for name in names}
-        self.checkpoint.write(state, tensors)
+        super().__init__(model, valid)
+        self.mixture, self.einets, self.learner = model, einets, learner
+        self.rows, self.batch_size, self.seed, self.stand_in = rows, batch_size, seed, stand_in
 
     # -- learning --------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def train(self, bar: Bar, interrupt: Interrupt) -> History:
-        """Go through the epochs that are left."""
-        if len(self.history):
-            bar.advance(len(self.history))
-        if self.valid is not None and not self.history.train:
-            self._best_score = self._score(self.valid)
-        try:
-            for epoch in range(len(self.history), self.run.epochs):
-                began = time.perf_counter()
-                mean = self._epoch(epoch, interrupt)
-                if mean is None:
-                    self.history.stopped = "interrupted"
-                    break
-                score = None if self.valid is None else self._score(self.valid)
-                self._last.take(epoch)
-                self._note(epoch, mean, score, time.perf_counter() - began)
-                bar.show(train=mean, valid=score)
-                bar.advance()
-                if self.checkpoint.due:
-                    self.save()
-        finally:
-            (self._last if self._best is None else self._best).restore()
-        if self.checkpoint.path is not None:
-            self.save()
-        return self.history
-
-    def _note(self, epoch: int, mean: float, score: float | None, seconds: float) -> None:
-        history = self.history
-        history.train.append(mean)
-        history.seconds.append(seconds)
-        step_size = self.run.learner.step_size_at((epoch + 1) / self.run.epochs)
-        if step_size is not None:
-            history.step_size.append(step_size)
-        if score is None or self._best is None:
-            return
-        history.valid.append(score)
-        if score > self._best_score:
-            self._best_score, history.best_epoch = score, epoch
-            self._best.take(epoch)
-
-    def _score(self, valid: Source) -> float:
-        total = torch.zeros((), dtype=torch.float64, device=self.model.device)
-        for part in valid.parts():
-            total += torch.logsumexp(self.model.component_log_prob(part), 0).sum()
-        return float(total) / len(valid)
-
-    def _epoch(self, epoch: int, interrupt: Interrupt) -> float | None:
-        """One round of EM; the mean log-likelihood before it, None if interrupted."""
-        shared = self._share_out(interrupt)
+    def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
+        shared = self._share_out(watch)
         if shared is None:
             return None
         mean, counts, rows, shares = shared
-        for number, (mine, share) in enumerate(zip(rows, shares, strict=True)):
-            if len(mine) and not self._learn(number, mine, share, epoch, interrupt):
+        for number, (index, share) in enumerate(zip(rows, shares, strict=True)):
+            if len(index) and not self._teach(number, index, share, epoch, epochs, watch):
                 return None
-        self.model.update_weights(counts)
-        self._sound(torch.stack([p.sum() for p in self.model.parameters()]).isnan().any())
-        return mean
+        self.mixture.update_weights(counts)
+        return mean.view(1)
 
     def _share_out(
-        self, interrupt: Interrupt
-    ) -> tuple[float, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]] | None:
+        self, watch: Watch
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...], tuple[Tensor, ...]] | None:
         """The mean log-likelihood, and for each component its count, its rows and its shares."""
         total = torch.zeros((), dtype=torch.float64, device=self.model.device)
-        counts = total.new_zeros(len(self.model.models))
-        found: list[tuple[Tensor, Tensor, Tensor]] = []
+        weight, counts = torch.zeros_like(total), total.new_zeros(len(self.einets))
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
         start = 0
-        for part in self.source.parts():
-            joint = self.model.component_log_prob(part)
+        for part in self.rows:
+            joint = self.mixture.component_log_prob(part)
             log_likelihood = torch.logsumexp(joint, 0)
             possible = log_likelihood > -torch.inf
             share = torch.where(possible, joint - log_likelihood, -torch.inf).exp()
-            total += log_likelihood.sum()
-            counts += share.sum(1)
+            counted = torch.ones_like(log_likelihood) if part.weights is None else part.weights
+            total += (log_likelihood * counted).sum()
+            weight += counted.sum()
             component, row = (share > _LEAST_SHARE).nonzero(as_tuple=True)
-            found.append((component, row + start, share[component, row]))
+            share = share * counted
+            counts += share.sum(1)
+            parts.append((component, row + start, share[component, row]))
             start += len(part)
-            if interrupt.requested:
+            if watch.interrupted:
                 return None
-        self._sound(total.isnan())
-        components, rows, shares = map(torch.cat, zip(*found, strict=True))
+        components, rows, shares = map(torch.cat, zip(*parts, strict=True))
         order = components.argsort(stable=True)
         sizes = components.bincount(minlength=len(counts)).tolist()
-        device = self.source.whole.x.device
+        device = self.rows.given.x.device
         rows, shares = (each[order].to(device).split(sizes) for each in (rows, shares))
-        return float(total) / len(self.source), counts, rows, shares
+        return total / weight, counts, rows, shares
 
-    def _sound(self, wrong: Tensor) -> None:
-        if bool(wrong):
-            raise FloatingPointError(
-                f"NaN in epoch {len(self.history)} of the refinement: look for extreme values in "
-                f"the data, or too large a step. The model is what it was {self._last.since}"
-            )
-
-    def _learn(
-        self, number: int, mine: Tensor, share: Tensor, epoch: int, interrupt: Interrupt
+    def _teach(
+        self, number: int, index: Tensor, share: Tensor, epoch: int, epochs: int, watch: Watch
     ) -> bool:
         """Let a component learn from its rows; whether it could do so to the end."""
-        rows = Rows(replace(self.source.whole[mine], weights=share), self.source.device)
-        component = self.model.einets[number]
+        rows, learner = self.rows.subset(index, share), self.learner
         with self.stand_in.lock:
-            model = self.stand_in.become(component)
-            self.run.start_learner(model, rows)
+            model = self.stand_in.become(self.einets[number])
+            learner.start(model, rows)
             try:
-                generator = generator_of(self.run.seed, 3, number, epoch)
-                mean = self.run.learn_epoch(model, rows, epoch, generator, interrupt)
+                generator = generator_of(self.seed, 3, number, epoch)
+                fill = model.device.type == "cuda" and learner.stackable
+                step = model_step(model, learner, "generative", fill, self.batch_size)
+                batches = rows.mini_batches(self.batch_size, generator)
+                at = progress_in(epoch, epochs, rows.steps(self.batch_size))
+                if learn_epoch(batches, step, at, watch) is None:
+                    return False
+                learner.end_epoch(model, at(rows.steps(self.batch_size) - 1))
             finally:
-                self.run.learner.finish(model)
-            if mean is None:
-                return False
-            self.stand_in.give(component)
+                learner.finish(model)
+            self.stand_in.give(self.einets[number])
         return True
+
+    def step_size(self, epoch: int, epochs: int) -> float | None:
+        return self.learner.step_size_at((epoch + 1) / epochs)
+
+    @torch.no_grad()
+    def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
+        if self.valid is None:
+            return torch.full((1,), torch.nan, dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64, device=self.model.device)
+        count = 0
+        for part in self.valid:
+            count += len(part)
+            total += torch.logsumexp(self.mixture.component_log_prob(part), 0).sum()
+            if watch.interrupted:
+                return None
+        return (total / count).view(1)

@@ -88,6 +88,18 @@ class SideBySide(Layers):
         for mine, theirs in self._pairs(number, model):
             theirs.copy_(mine)
 
+    @torch.no_grad()
+    def soundness(self) -> Float[Tensor, " count"]:
+        """A sum of the parameters of each Einet (float64): NaN if one of them is."""
+        total = self.log_class_prior.new_zeros(self.count, dtype=torch.float64)
+        for layer in self.circuit.sum_layers:
+            for weights in layer.simplices(layer.weight):
+                total += weights.double().flatten(1).sum(1).view(-1, self.count).sum(0)
+        for block in self.leaf.leaf_blocks:
+            for number in range(self.count):
+                total[number] += block.of_copy(number, self.count).double().sum()
+        return total
+
     def pseudo_counts(self, each: Sequence[PseudoCounts], models: Sequence[Einet]) -> PseudoCounts:
         """Those of some Einets, beginning with the first, for all: the same prior, other rows.
 

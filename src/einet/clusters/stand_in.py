@@ -10,7 +10,7 @@ from torch import Tensor
 
 from einet.models.einet import Einet
 
-__all__ = ["StandIn", "copy_parameters", "twin"]
+__all__ = ["StandIn", "copy_parameters", "numbers_of", "twin"]
 
 
 class StandIn:
@@ -63,11 +63,11 @@ def twin(model: Einet) -> Einet:
 @torch.no_grad()
 def copy_parameters(source: Einet, target: Einet) -> None:
     """Give one model all numbers of another of its structure, in place."""
-    for mine, theirs in zip(_tensors(target), _tensors(source), strict=True):
-        mine.copy_(theirs)
+    for new, old in zip(numbers_of(target), numbers_of(source), strict=True):
+        new.copy_(old)
 
 
-def _tensors(model: Einet) -> list[Tensor]:
+def numbers_of(model: Einet) -> list[Tensor]:
     """All numbers of a model; its indices follow from its structure."""
     stored = [block.stored for block in model.leaf.leaf_blocks]
     hyper = [value for group in model.leaf.family_groups for value in group.raw_hyper.values()]

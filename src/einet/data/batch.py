@@ -33,6 +33,7 @@ class Batch:
         return self.x.shape[0]
 
     def __getitem__(self, rows: slice | Tensor) -> Batch:
+        """Some of the rows."""
         return self.map(lambda tensor: tensor[rows])
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.data.kmeans import Clusters, kmeans
-from einet.data.source import Source
+from einet.data.streams import Rows
 from einet.engine.initialize import initialize_leaves
 from einet.families import ExponentialFamily
 
@@ -46,11 +46,11 @@ def initialize_from_clusters(model: Passes, data: Batch, generator: torch.Genera
         data = data[torch.randperm(len(data), generator=generator)[:_MOST_ROWS].to(data.x.device)]
     initialize_leaves(model.leaf, data, generator)
     model.circuit.randomize(generator)
-    source = Source(data.x, data.observed, model.num_variables, data.x.device, name="data")
+    rows = Rows(data.cells, data.x.device, name="data")
     count = min(model.num_leaves, len(data))
     for tree in _trees(model.graph):
         seed = int(torch.randint(1 << 31, (1,), generator=generator))
-        clusters = kmeans(source, count, seed=seed, max_iterations=_MOST_ITERATIONS)
+        clusters = kmeans(rows, count, seed=seed, max_iterations=_MOST_ITERATIONS)
         for group in model.leaf.family_groups:
             columns = group.variables.to(data.x.device)
             here = {name: value.to(columns.device) for name, value in group.family.hyper.items()}

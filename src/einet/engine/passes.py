@@ -85,6 +85,8 @@ class Passes(Layers):
     """What an Einet does with a batch that has been checked."""
 
     graph: RegionGraph
+    #: Whether the leaves have been set from data.
+    initialized: bool
 
     @property
     def families(self) -> list[ExponentialFamily]:

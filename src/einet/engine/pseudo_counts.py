@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,38 +102,59 @@ def _device(model: nn.Module) -> torch.device:
 
 
 @torch.no_grad()
-def leaf_centres(model: nn.Module, batch: Batch) -> dict[FamilyGroup, Tensor]:
-    """φ₀ of every family of a model; components of a mixture mostly share theirs."""
-    known: dict[tuple, Tensor] = {}
-    result = {}
+def leaf_centres(
+    model: nn.Module, rows: Iterable[Batch]
+) -> tuple[dict[FamilyGroup, Float[Tensor, "V S_1"]], float]:
+    """φ₀ of every family of a model, from all training rows in parts, and the rows' weight.
+
+    Components of a mixture mostly share theirs.
+    """
+    known: dict[tuple, _Centre] = {}
+    centres: dict[FamilyGroup, _Centre] = {}
     for group in model.modules():
         if isinstance(group, FamilyGroup):
             family = group.family
             tensors = [group.variables, *family.hyper.values()]
             values = (tensor.cpu().numpy().tobytes() for tensor in tensors)
             key = (type(family), repr(family.config()), *values)
-            if key not in known:
-                known[key] = _centre(group, batch)
-            result[group] = known[key]
-    return result
+            centres[group] = known.setdefault(key, _Centre(group))
+    total = 0.0
+    for batch in rows:
+        total += float(len(batch) if batch.weights is None else batch.weights.sum())
+        for centre in known.values():
+            centre.add_(batch)
+    means = {centre: centre.mean() for centre in known.values()}
+    return {group: means[centre] for group, centre in centres.items()}, total
 
 
-def _centre(group: FamilyGroup, batch: Batch) -> Float[Tensor, "V S_1"]:
-    """The mean of T(x) of each variable over its observed cells, with a 1; zeros if there are none.
+class _Centre:
+    """The mean of T(x) of each variable of a family over its observed cells.
 
     The statistics are those of one leaf that holds all variables and that every row reaches.
     """
-    device, V, S = group.variables.device, len(group.variables), group.num_statistics
-    total = torch.zeros(1, V, dtype=torch.float64, device=device)
-    weighted = total.new_zeros(1, V, S)
-    leaf, columns = NodeRows(torch.zeros(1, dtype=torch.long), 0, 1), torch.arange(V, device=device)
-    wide = 0 if group.family.kernel == "table" else S
-    step = max(64, _PART_BYTES // (8 * V * (4 + wide)))
-    for start in range(0, len(batch), step):
-        part = batch[slice(start, start + step)].to(device)
-        flow = total.new_ones(len(part)) if part.weights is None else part.weights.double()
-        evidence = group.evidence(part.x, part.observed)
-        add_statistics(flow.view(1, 1, -1), leaf, columns.unsqueeze(0), evidence, total, weighted)
-    seen = (total > 0).unsqueeze(-1)
-    mean = torch.where(seen, weighted / total.unsqueeze(-1), 0.0)
-    return torch.cat([mean, seen.double()], -1)[0].contiguous()
+
+    def __init__(self, group: FamilyGroup) -> None:
+        self._group = group
+        V, device = len(group.variables), group.variables.device
+        self._total = torch.zeros(1, V, dtype=torch.float64, device=device)
+        self._weighted = self._total.new_zeros(1, V, group.num_statistics)
+
+    def add_(self, batch: Batch) -> None:
+        """Add the statistics of some rows."""
+        group, total = self._group, self._total
+        V, device = total.shape[1], total.device
+        leaf = NodeRows(torch.zeros(1, dtype=torch.long), 0, 1)
+        columns = torch.arange(V, device=device).unsqueeze(0)
+        wide = 0 if group.family.kernel == "table" else group.num_statistics
+        step = max(64, _PART_BYTES // (8 * V * (4 + wide)))
+        for start in range(0, len(batch), step):
+            part = batch[slice(start, start + step)].to(device)
+            flow = total.new_ones(len(part)) if part.weights is None else part.weights.double()
+            evidence = group.evidence(part.x, part.observed)
+            add_statistics(flow.view(1, 1, -1), leaf, columns, evidence, total, self._weighted)
+
+    def mean(self) -> Float[Tensor, "V S_1"]:
+        """The means with a 1 behind them; zeros throughout for a variable never observed."""
+        observed = (self._total > 0).unsqueeze(-1)
+        mean = torch.where(observed, self._weighted / self._total.unsqueeze(-1), 0.0)
+        return torch.cat([mean, observed.double()], -1)[0].contiguous()

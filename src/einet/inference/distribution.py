@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet.data.batch import Batch
 from einet.engine.passes import Passes
 from einet.inference.sampling import Leaves
 
@@ -39,6 +40,10 @@ class Distribution(nn.Module, ABC):
         With classes this is log Σ_c π_c p(x | c). A value outside a family's support has density 0
         (−∞).
         """
+
+    @abstractmethod
+    def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
+        """What a method was given, checked and on the model's device."""
 
     @abstractmethod
     def given(self, x: Any, observed: Any = None) -> Posterior:

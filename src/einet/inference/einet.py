@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -27,10 +26,6 @@ _CELLS_AT_ONCE = 1 << 23
 
 class EinetDistribution(Passes, Distribution):
     """One Einet as a distribution that can be asked."""
-
-    @abstractmethod
-    def as_batch(self, x: Any, observed: Any = None, *, labels: Any = None) -> Batch:
-        """What a method was given, checked and on the model's device."""
 
     def given(self, x: Any, observed: Any = None, *, labels: Any = None) -> EinetPosterior:
         """The distribution of everything, given the observed cells of each row.

@@ -34,10 +34,6 @@ class MixtureDistribution(Distribution):
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
         """log w_m p_m(x) of every component (float64)."""
 
-    @abstractmethod
-    def as_batch(self, x: Any, observed: Any = None) -> Batch:
-        """What a method was given, checked and on the model's device."""
-
     def given(self, x: Any, observed: Any = None) -> MixturePosterior:
         """The distribution of everything, given the observed cells of each row."""
         return MixturePosterior(self, self.as_batch(x, observed))

@@ -8,22 +8,20 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from einet.data.files import write_tensors
-from einet.learning.em import EM, StochasticEM
-from einet.learning.epoch import Run
+from einet.data.streams import RowStream
 from einet.learning.learner import Learner
+from einet.learning.loop import Loop
 from einet.models.base import Model
-from einet.models.einet import Einet
 
-__all__ = ["Checkpoint", "floating_state", "settings_of"]
+__all__ = ["Checkpoint", "settings_of", "structure_of"]
 
 _KEY = "einet.checkpoint"
 # A file is written at most this often, except at the end: it holds all parameters.
@@ -38,9 +36,11 @@ class Checkpoint:
         settings: What must be the same for a run to go on; plain values by name.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None, settings: dict[str, Any] | None = None
+    ) -> None:
         self.path = None if path is None else Path(path)
-        self._settings = settings
+        self.settings = settings or {}
         self._written = time.perf_counter()
         if self.path is None:
             return
@@ -62,9 +62,20 @@ class Checkpoint:
         """Replace the file by one with this state."""
         if self.path is None:
             return
-        header = {"settings": self._settings, "state": state}
+        header = {"settings": self.settings, "state": state}
         write_tensors(self.path, tensors, {_KEY: json.dumps(header)})
         self._written = time.perf_counter()
+
+    def saver(self, phase: int) -> list[Callable[[Loop], None]]:
+        """What writes the state of a training loop after an epoch, where that is due."""
+        return (
+            [] if self.path is None else [lambda loop: self.save(phase, loop) if self.due else None]
+        )
+
+    def save(self, phase: int, loop: Loop) -> None:
+        """Write the state of a training loop, which is that of its last full epoch."""
+        state, tensors = loop.state()
+        self.write({"phase": phase, "loop": state}, tensors)
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         """The state in the file, checked to be of this run; None where there is no file."""
@@ -78,12 +89,12 @@ class Checkpoint:
             raise ValueError(f"checkpoint: {self.path} is damaged: {error}") from error
         if not isinstance(header, dict):
             raise ValueError(f"checkpoint: {self.path} is no checkpoint of a training run")
-        written, now = header["settings"], self._settings
+        written, now = header["settings"], self.settings
         differing = [name for name in now if not _same(written.get(name), now[name])]
         if differing:
-            told = "; ".join(f"{n} was {written.get(n)!r} and is {now[n]!r}" for n in differing)
+            changes = "; ".join(f"{n} was {written.get(n)!r} and is {now[n]!r}" for n in differing)
             raise ValueError(
-                f"checkpoint: {self.path} is of another training run ({told}). Give the same "
+                f"checkpoint: {self.path} is of another training run ({changes}). Give the same "
                 "settings and data to go on with it, or resume=False to begin anew"
             )
         return header["state"], tensors
@@ -91,6 +102,8 @@ class Checkpoint:
 
 def _same(one: Any, other: Any) -> bool:
     """Equal, up to rounding that may differ between devices."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float) and isinstance(other, float):
@@ -98,48 +111,41 @@ def _same(one: Any, other: Any) -> bool:
     return one == other
 
 
-def settings_of(task: str, models: Sequence[Einet], run: Run) -> dict[str, Any]:
-    """What must be the same for the training of some Einets on one structure to go on."""
+def settings_of(
+    task: str,
+    models: Sequence[Model],
+    rows: RowStream,
+    valid: RowStream | None,
+    learner: Learner,
+) -> dict[str, Any]:
+    """What must be the same for the training of models, all of one structure, to go on."""
     return {
         "task": task,
-        "structure": _structure(models[0]),
-        "num_clusters": len(models),
-        "rows": len(run.source),
-        "data": run.source.checksum,
-        "optimizer": _learner(run.learner),
-        "epochs": run.epochs,
-        "batch_size": run.batch_size,
-        "seed": run.seed,
-        "from_clusters": run.from_clusters,
+        "structure": structure_of(models[0]),
+        "models": len(models),
+        "rows": len(rows) if isinstance(rows, Sized) else None,
+        "data": rows.checksum(),
+        "valid": None if valid is None else valid.checksum(),
+        "optimizer": learner.settings(),
     }
 
 
-def _learner(learner: Learner) -> list[Any]:
-    """What can be told of a learner in plain values; a schedule by some of its step sizes."""
-    sizes = [learner.step_size_at(progress) for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
-    prior = learner.prior if isinstance(learner, EM | StochasticEM) else None
-    told = None if prior is None else [float(prior.sums), float(prior.leaves)]
-    return [type(learner).__name__, sizes, told]
-
-
-def _structure(model: Einet) -> str:
+def structure_of(model: Model) -> str:
     """A few characters that tell a model's structure and families from others."""
     digest = hashlib.sha256()
-    for name, array in sorted(model.graph.to_arrays().items()):
-        digest.update(f"{name}{array.shape}".encode())
-        digest.update(array.tobytes())
-    sizes = (model.num_sums, model.num_leaves, model.num_classes, model.sums, str(model.dtype))
-    digest.update(repr(sizes).encode())
-    for group in model.leaf.family_groups:
-        digest.update(f"{type(group.family).__name__}{group.family.config()}".encode())
-        for name, value in group.family.hyper.items():
-            # These are read off the data, and so have changed after training.
-            if name not in ("location", "scale"):
-                digest.update(value.cpu().numpy().tobytes())
+    for _, einet in model.weighted_einets():
+        for name, array in sorted(einet.graph.to_arrays().items()):
+            digest.update(f"{name}{array.shape}".encode())
+            digest.update(array.tobytes())
+        kinds = [
+            f"{type(layer).__name__}{tuple(layer.weight.shape)}"
+            for layer in einet.circuit.sum_layers
+        ]
+        digest.update(repr((kinds, einet.num_leaves, einet.num_classes, str(einet.dtype))).encode())
+        for group in einet.leaf.family_groups:
+            digest.update(f"{type(group.family).__name__}{group.family.config()}".encode())
+            for name, value in group.family.hyper.items():
+                # These are read off the data, and so have changed after training.
+                if name not in ("location", "scale"):
+                    digest.update(value.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def floating_state(model: Model, prefix: str = "") -> dict[str, Tensor]:
-    """Parameters and hyper-parameters by name, as they are in the model."""
-    state = model.state_dict(prefix=prefix)
-    return {name: tensor for name, tensor in state.items() if torch.is_floating_point(tensor)}

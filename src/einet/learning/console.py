@@ -42,9 +42,12 @@ class Interrupt:
 class Bar:
     """The progress bar; nothing where it was not asked for or nobody would see it move."""
 
-    def __init__(self, epochs: int, steps: int, asked_for: bool, unit: str = "epoch") -> None:
+    def __init__(
+        self, epochs: int, steps: int | None, asked_for: bool, unit: str = "epoch"
+    ) -> None:
         console = Console(stderr=True)
-        self._each = steps // epochs
+        # Without their number nobody can tell how many are left.
+        self._each = None if steps is None else max(1, steps // epochs)
         self._progress: Progress | None = None
         # Not console.is_terminal: FORCE_COLOR, as CI sets it, would fill logs with moving bars.
         if asked_for and (console.file.isatty() or console.is_jupyter):
@@ -69,8 +72,15 @@ class Bar:
     def advance(self, steps: int = 1) -> None:
         """One more step is done, or several."""
         if self._progress is not None:
-            done = self._progress.tasks[0].completed + steps - 1
-            self._progress.update(self._task, advance=steps, epoch=int(done) // self._each + 1)
+            self._progress.update(self._task, advance=steps)
+            if self._each is not None:
+                done = self._progress.tasks[0].completed - 1
+                self._progress.update(self._task, epoch=int(done) // self._each + 1)
+
+    def at(self, number: int) -> None:
+        """Which epoch, or whatever the unit is, is under way; counted from 1."""
+        if self._progress is not None:
+            self._progress.update(self._task, epoch=number)
 
     def show(self, train: float | None = None, valid: float | None = None) -> None:
         """New log-likelihoods."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.batch import as_batch
+from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
-from einet.learning.learner import Learner
+from einet.learning.learner import Learner, Objective
 from einet.learning.prior import Prior
 from einet.learning.schedules import Schedule
 from einet.models.base import Model
@@ -22,6 +22,8 @@ __all__ = ["EM", "StochasticEM"]
 class _WithPrior(Learner):
     """A learner that may have a prior: it gets its scale and place from the training rows."""
 
+    stateless = True
+
     def __init__(self, prior: Prior | None) -> None:
         if prior is not None and not isinstance(prior, Prior):
             raise TypeError(f"prior must be an einet.Prior or None, got {type(prior).__name__}")
@@ -29,11 +31,14 @@ class _WithPrior(Learner):
         self._counts: PseudoCounts | None = None
 
     def start(
-        self, model: Model, x: Any = None, observed: Any = None, *, weights: Any = None
+        self,
+        model: Model,
+        rows: Iterable[Batch] | None = None,
+        objective: Objective = "generative",
     ) -> None:
         self._counts = None
-        if self.prior is not None and x is not None:
-            self._counts = self.prior.pseudo_counts(model, x, observed, weights=weights)
+        if self.prior is not None and rows is not None:
+            self._counts = self.prior.of_rows(model, rows)
 
     def finish(self, model: Model) -> None:
         self._counts = None
@@ -70,27 +75,17 @@ class EM(_WithPrior):
         super().__init__(prior)
         self._statistics: Statistics | None = None
 
-    def step(
-        self,
-        model: Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        labels: Any = None,
-        weights: Any = None,
-        progress: float = 0.0,
-    ) -> Float[Tensor, ""]:
+    def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
         self._pseudo_counts()
-        rows = {"labels": labels, "weights": weights}
         if self._statistics is None:
-            self._statistics = model.e_step(x, observed, **rows)
+            self._statistics = model.e_step(batch)
             return self._statistics.log_likelihood / self._statistics.rows
         # Counted from zero: differences of running sums would be NaN after a row of density 0.
         sums = (self._statistics.log_likelihood, self._statistics.rows)
         before = [total.clone() for total in sums]
         for total in sums:
             total.zero_()
-        model.e_step(x, observed, into=self._statistics, **rows)
+        model.e_step(batch, into=self._statistics)
         mean = sums[0] / sums[1]
         for total, earlier in zip(sums, before, strict=True):
             total += earlier
@@ -132,32 +127,22 @@ class StochasticEM(_WithPrior):
             _check_step_size(step_size)
         self.step_size = step_size
 
-    def step(
-        self,
-        model: Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        labels: Any = None,
-        weights: Any = None,
-        progress: float = 0.0,
-    ) -> Float[Tensor, ""]:
-        size = self.step_size_at(progress)
-        counts = self._pseudo_counts()
+    def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
+        size, counts = self.step_size_at(progress), self._pseudo_counts()
         if counts is None:
-            return model.em_step(x, observed, labels=labels, weights=weights, step_size=size)
-        batch = as_batch(
-            x,
-            model.num_variables,
-            observed,
-            labels=labels,
-            weights=weights,
-            num_classes=model.num_classes,
-            device=model.device,
-        )
+            return model.em_step(batch, step_size=size)
+        batch = model.as_batch(batch)
         # A sum of weights stays on the device: reading it would wait for a GPU in every step.
         rows = float(len(batch)) if batch.weights is None else batch.weights.sum()
         return model.em_step(batch, step_size=size, prior=counts.for_rows(rows))
+
+    @property
+    def stackable(self) -> bool:
+        # What a subclass does in its own step, nobody can do for several models.
+        return type(self).step is StochasticEM.step
+
+    def finisher(self) -> EM:
+        return EM(self.prior)
 
     def step_size_at(self, progress: float) -> float:
         size = self.step_size(progress) if callable(self.step_size) else self.step_size

@@ -1,33 +1,48 @@
-"""The training loop."""
+"""Learning a model from data: what :func:`einet.fit` does around the training loop."""
 
 from __future__ import annotations
 
-import math
-import time
-from dataclasses import replace
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet.data.batch import Batch, as_batch
-from einet.data.rows import Rows
+from einet._checks import as_int
+from einet.data.loader import LoaderRows, is_loader
+from einet.data.streams import Rows, RowStream, Transform
 from einet.engine import replay
+from einet.learning.checkpoint import Checkpoint, settings_of
 from einet.learning.console import Bar, Interrupt
-from einet.learning.em import EM, StochasticEM
+from einet.learning.em import StochasticEM
+from einet.learning.gradient import Gradient
 from einet.learning.history import History
-from einet.learning.kept import Kept
-from einet.learning.learner import Learner
+from einet.learning.learner import Learner, Objective
+from einet.learning.loop import Callback, EpochReport, Loop
+from einet.learning.objective import check_objective
 from einet.learning.schedules import linear
+from einet.learning.trainee import ModelTrainee, generator_of
+from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = ["fit"]
+__all__ = [
+    "as_callbacks",
+    "as_hide",
+    "as_learner",
+    "as_stream",
+    "check_trainable",
+    "check_valid",
+    "finisher",
+    "fit",
+    "report_to",
+]
 
-# Without gradients there is no reason for small batches.
-_LEAST_VALID_BATCH = 1024
-# How often the log-likelihood is read while an epoch runs; on a GPU each reading waits for it.
-_SECONDS_BETWEEN_LOOKS = 0.2
+# Rows in a mini-batch.
+_BATCH_SIZE = 500
+# Initial leaves are read off so many cells at most.
+_MOST_CELLS = 1 << 25
 
 
 def fit(
@@ -36,7 +51,7 @@ def fit(
     valid: Any = None,
     *,
     epochs: int = 25,
-    batch_size: int = 500,
+    batch_size: int | None = None,
     optimizer: Learner | None = None,
     labels: Any = None,
     valid_labels: Any = None,
@@ -49,6 +64,11 @@ def fit(
     initialize: bool | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
+    objective: Objective = "generative",
+    transform: Transform | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     progress: bool = True,
 ) -> History:
     """Learn a model's parameters from data, in place.
@@ -61,10 +81,13 @@ def fit(
     Args:
         model: The model to train.
         train: Training rows ``[rows, variables]``: tensor, array, data frame or nested list, NaN
-            where a cell is missing.
-        valid: Validation rows, evaluated after each epoch.
+            where a cell is missing. Or a ``torch.utils.data.DataLoader``, whose batches are a
+            tensor of rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of
+            ``"observed"``, ``"labels"`` and ``"weights"``.
+        valid: Validation rows, evaluated after each epoch; a loader too, if you like.
         epochs: How often to go through the training rows (at most, with ``patience``).
-        batch_size: Rows in a mini-batch; the last one of an epoch holds what is left.
+        batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
+            size, up to one row. A loader makes its own.
         optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
             falls from 0.5 to 0.05), :class:`~einet.EM` or :class:`~einet.Gradient`.
         labels, valid_labels: The class of each row, −1 where unknown.
@@ -82,6 +105,18 @@ def fit(
         seed: Seed of the initial leaves, the order of rows and the cells to hide; the latter are
             drawn on the model's device, and differ between a CPU and a GPU.
         device: Where to move the model before training; it stays there.
+        objective: What to maximise: ``"generative"`` is log p(x), jointly with the label where it
+            is known; ``"discriminative"`` is log p(label | x), for classification. The latter needs
+            a :class:`~einet.Gradient`, by default Adam with a rate of 0.01, and is best started
+            from a model that was fitted generatively. ``history`` then holds means of it.
+        transform: What is done to rows when they are used, such as ``lambda x: x / 255``. It is
+            given some rows as a tensor on the model's device. Queries expect what it returns.
+        callbacks: A function, or several, called after each epoch with an
+            :class:`~einet.EpochReport`, whose ``stop()`` ends the training.
+        checkpoint: A file for the state of the training, written every half a minute and at the
+            end, also after Ctrl-C.
+        resume: Whether to go on from the state in that file, where there is one. On a CPU the
+            result is the same, bit by bit, as if nothing had happened.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
 
     Example:
@@ -94,256 +129,238 @@ def fit(
         >>> history.valid[-1] > history.valid[0]
         True
     """
-    _check_arguments(
-        model,
-        optimizer,
-        valid,
-        {
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "patience": 1 if patience is None else patience,
-        },
-        {"valid_labels": valid_labels, "valid_observed": valid_observed, "patience": patience},
-    )
-    if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
-        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
-    learner = StochasticEM(linear(0.5, 0.05)) if optimizer is None else optimizer
-    last = _last_learner(finish, learner)
-    data = checked(model, "train", train, observed, labels, weights)
-    held_out = None
+    check_trainable(model)
+    epochs, seed = as_int("epochs", epochs, minimum=1), as_int("seed", seed, minimum=0)
+    if patience is not None:
+        patience = as_int("patience", patience, minimum=1)
+    size = _batch_size(batch_size, train)
+    hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
+    calls = as_callbacks(callbacks)
+    learner = as_learner(optimizer, objective)
+    last = finisher(finish, learner)
+    check_valid(valid, valid_labels=valid_labels, valid_observed=valid_observed, patience=patience)
+    labelled = [labels is not None or is_loader(train)]
     if valid is not None:
-        held_out = checked(model, "valid", valid, valid_observed, valid_labels)
+        labelled.append(valid_labels is not None or is_loader(valid))
+    check_objective(objective, model, learner, all(labelled))
+    # The data are checked before the model is touched, moved or not.
+    there = model.device if device is None else torch.empty(0, device=device).device
+    rows = as_stream(model, train, observed, labels, weights, transform, "train", there)
+    others = None
+    if valid is not None:
+        others = as_stream(
+            model, valid, valid_observed, valid_labels, None, transform, "valid", there
+        )
+    file = Checkpoint(checkpoint)
+    if checkpoint is not None:
+        file.settings = {
+            **settings_of("fit", [model], rows, others, learner),
+            "epochs": epochs,
+            "batch_size": size,
+            "seed": seed,
+            "hide": hide,
+            "finish": finish,
+            "patience": patience,
+            "objective": objective,
+        }
+    state = file.read() if resume else None
     if device is not None:
         model.to(device)
-    if initialize or (initialize is None and not model.initialized):
-        model.initialize(data, seed=seed)
-    batches = math.ceil(len(data) / batch_size)
-    steps = epochs * batches
-    rows = Rows(data, model.device)
-    others = None if held_out is None else Rows(held_out, model.device)
-    # No second copy of what was moved.
-    del data, held_out
-    with Interrupt() as interrupt, Bar(epochs + finish, steps + finish * batches, progress) as bar:
+    if state is None and (initialize or (initialize is None and not model.initialized)):
+        most = max(1, _MOST_CELLS // model.num_variables)
+        model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
+    if state is not None:
+        for _, einet in model.weighted_einets():
+            einet.initialized = True
+    steps = rows.steps(size)
+    total = None if steps is None else (epochs + finish) * steps
+    with Interrupt() as interrupt, Bar(epochs + finish, total, progress) as bar:
+        watch = Watch(interrupt, bar)
+        phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
+        if last is not None:
+            phases.append(_Phase(last, finish, None, None, 0.0))
+        histories = [History()]
         try:
-            learner.start(model, rows.batch)
-            loop = _Loop(model, learner, interrupt, bar, batch_size, steps)
-            if hide > 0:
-                loop.hide(float(hide), torch.Generator(model.device).manual_seed(seed))
-            history = loop.run(rows, others, epochs, patience, torch.Generator().manual_seed(seed))
-            if last is not None and history.stopped != "interrupted":
-                loop.end_with(last, rows, others, finish, history)
-            return history
+            for number, phase in enumerate(phases):
+                if state is not None and state[0]["phase"] > number:
+                    continue
+                phase.learner.start(model, rows, objective)
+                try:
+                    trainee = ModelTrainee(
+                        model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
+                        hide=phase.hide, objective=objective,
+                    )  # fmt: skip
+                    if checkpoint is not None:
+                        trainee.make_resumable()
+                    loop = Loop(
+                        trainee,
+                        phase.epochs,
+                        watch,
+                        patience=phase.patience,
+                        validated=others is not None,
+                        histories=histories,
+                        after_epoch=[report_to(calls), *file.saver(number)],
+                    )
+                    if state is not None:
+                        loop.load_state(state[0]["loop"], state[1])
+                        state = None
+                    loop.run()
+                    histories = loop.histories
+                    if checkpoint is not None:
+                        file.save(number, loop)
+                finally:
+                    phase.learner.finish(model)
+                if histories[0].stopped in ("interrupted", "callback"):
+                    break
+            return histories[0]
         finally:
-            learner.finish(model)
             # A mixture's members are trained one after the other: each would keep its memory.
             replay.forget(model)
 
 
-class _Loop:
-    """One training run."""
+@dataclass(frozen=True)
+class _Phase:
+    """Some epochs with one learner; those that finish take all rows in their order."""
 
-    def __init__(
-        self,
-        model: Model,
-        learner: Learner,
-        interrupt: Interrupt,
-        bar: Bar,
-        batch_size: int,
-        steps: int,
-    ) -> None:
-        self.model, self.learner, self.interrupt, self.bar = model, learner, interrupt, bar
-        self.batch_size, self.steps, self.done = batch_size, steps, 0
-        #: Where the present step stands: 0 at the first, 1 at the last.
-        self.progress = 0.0
-        self.kept = Kept(model)
-        self.hidden: tuple[float, torch.Generator] | None = None
-
-    def hide(self, share: float, generator: torch.Generator) -> None:
-        """Hide some known cells of each mini-batch from here on."""
-        self.hidden = (share, generator)
-
-    def end_with(
-        self, learner: Learner, rows: Rows, valid: Rows | None, epochs: int, history: History
-    ) -> None:
-        """Some more epochs with another learner, each of all rows as they are."""
-        self.learner, self.hidden = learner, None
-        learner.start(self.model, rows.batch)
-        self._epochs(rows, valid, range(len(history), len(history) + epochs), None, None, history)
-
-    def run(
-        self,
-        rows: Rows,
-        valid: Rows | None,
-        epochs: int,
-        patience: int | None,
-        generator: torch.Generator,
-    ) -> History:
-        history = History()
-        self._epochs(rows, valid, range(epochs), patience, generator, history)
-        return history
-
-    def _epochs(
-        self,
-        rows: Rows,
-        valid: Rows | None,
-        epochs: range,
-        patience: int | None,
-        generator: torch.Generator | None,
-        history: History,
-    ) -> None:
-        """Learn for some epochs; then the model is that of the best epoch so far."""
-        try:
-            for epoch in epochs:
-                began = time.perf_counter()
-                order = None
-                if generator is not None:
-                    order = torch.randperm(len(rows), generator=generator)
-                train = self._epoch(rows, order)
-                score = None if valid is None or self.interrupt.requested else self._score(valid)
-                if self.interrupt.requested:
-                    history.stopped = "interrupted"
-                    break
-                history.train.append(train)
-                history.seconds.append(time.perf_counter() - began)
-                step_size = self.learner.step_size_at(self.progress)
-                if step_size is not None:
-                    history.step_size.append(step_size)
-                if score is None:
-                    self.kept.take(epoch)
-                    continue
-                history.valid.append(score)
-                best = history.best_epoch
-                if best is None or score > history.valid[best]:
-                    history.best_epoch = epoch
-                    self.kept.take(epoch)
-                elif patience is not None and epoch - best >= patience:
-                    history.stopped = "early"
-                    break
-        except BaseException:
-            self.kept.restore()
-            raise
-        if history.best_epoch is not None:
-            self.kept.restore()
-
-    def _epoch(self, rows: Rows, order: Tensor | None) -> float:
-        """Learn from every row once; the mean log-likelihood met on the way."""
-        # On the model's device, as are the means: a number read from a GPU in each step would be
-        # waited for, and the GPU would then wait for the next step.
-        total = torch.zeros((), dtype=torch.float64, device=self.model.device)
-        count = torch.zeros_like(total)
-        looked = time.perf_counter()
-        for given in rows.batches(self.batch_size, order):
-            self.progress = min(1.0, self.done / max(1, self.steps - 1))
-            part = given if self.hidden is None else given.hide(*self.hidden)
-            mean = self.learner.step(self.model, part, progress=self.progress)
-            self.done += 1
-            size = len(part) if part.weights is None else part.weights.sum()
-            total += mean * size
-            count += size
-            if time.perf_counter() - looked > _SECONDS_BETWEEN_LOOKS:
-                self.bar.show(train=self._sound(total / count))
-                looked = time.perf_counter()
-            self.bar.advance()
-            if self.interrupt.requested:
-                break
-        else:
-            self.learner.end_epoch(self.model, self.progress)
-        train = self._sound(total / count)
-        # The last steps of an epoch are judged by no log-likelihood.
-        self._sound(torch.stack([p.detach().sum().double() for p in self.model.parameters()]).sum())
-        self.bar.show(train=train)
-        return train
-
-    @torch.no_grad()
-    def _score(self, valid: Rows) -> float:
-        """Mean log-likelihood of the validation rows; broken off by Ctrl-C."""
-        total = torch.zeros((), dtype=torch.float64, device=self.model.device)
-        size = max(self.batch_size, _LEAST_VALID_BATCH)
-        for part in valid.batches(size):
-            total += self.model.log_likelihood(part).double().sum()
-            if self.interrupt.requested:
-                break
-        score = self._sound(total / len(valid))
-        self.bar.show(valid=score)
-        return score
-
-    def _sound(self, value: Tensor) -> float:
-        """The value, unless it is NaN."""
-        number = float(value)
-        if math.isnan(number):
-            size = self.learner.step_size_at(self.progress)
-            step = "" if size is None else f", or too large a step (it was {size:g})"
-            raise FloatingPointError(
-                f"NaN at step {self.done} of the training: look for extreme values in the "
-                f"data{step}. The model is what it was {self.kept.since}"
-            )
-        return number
+    learner: Learner
+    epochs: int
+    patience: int | None
+    seed: tuple[int, ...] | None
+    hide: float
 
 
-def _last_learner(finish: Any, learner: Learner) -> EM | None:
-    """Full-batch EM with the prior of a learner, if it is asked for."""
-    if not isinstance(finish, int) or isinstance(finish, bool) or finish < 0:
-        raise ValueError(f"finish must be a whole number of epochs, got {finish!r}")
-    if not finish:
-        return None
-    if not isinstance(learner, StochasticEM):
-        raise ValueError(
-            f"finish takes a StochasticEM to its end; optimizer is of {type(learner).__name__}"
-        )
-    return EM(learner.prior)
+# -- checks of arguments ---------------------------------------------------------------------------
 
 
-def _check_arguments(
-    model: Any, optimizer: Any, valid: Any, numbers: dict[str, Any], of_valid: dict[str, Any]
-) -> None:
+def check_trainable(model: Any) -> None:
+    """Raise unless this is a model whose parameters can be learnt now."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
     if any(parametrize.is_parametrized(module) for module in model.modules()):
         raise ValueError("model is inside einet.unconstrained; leave that context before fit")
-    if optimizer is not None and not isinstance(optimizer, Learner):
+
+
+def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
+    """What a user gave as ``optimizer``, or the default."""
+    if optimizer is None:
+        if objective == "discriminative":
+            return Gradient(torch.optim.Adam, lr=0.01)
+        return StochasticEM(linear(0.5, 0.05))
+    if not isinstance(optimizer, Learner):
         shown = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
         raise TypeError(
             "optimizer must be an einet.StochasticEM, EM or Gradient, such as "
             f"einet.Gradient(torch.optim.Adam, lr=0.01), got {shown}"
         )
-    for name, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    if valid is None:
-        for name, value in of_valid.items():
-            if value is not None:
-                raise ValueError(f"{name} is given, but valid is not; give both or neither")
+    return optimizer
 
 
-def checked(
-    model: Model, name: str, x: Any, observed: Any, labels: Any, weights: Any = None
-) -> Batch:
+def as_hide(hide: Any) -> float:
+    """A share of cells to hide."""
+    if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
+        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
+    return float(hide)
+
+
+def as_callbacks(callbacks: Any) -> list[Callback]:
+    """One function or several as a list."""
+    calls = [callbacks] if callable(callbacks) else list(callbacks)
+    for call in calls:
+        if not callable(call):
+            raise TypeError(
+                f"callbacks must be functions of an einet.EpochReport, got {type(call).__name__}"
+            )
+    return calls
+
+
+def finisher(finish: int, learner: Learner) -> Learner | None:
+    """Full-batch EM with the prior of a learner, if it is asked for."""
+    if not finish:
+        return None
+    last = learner.finisher()
+    if last is None:
+        raise ValueError(
+            f"finish takes a StochasticEM to its end; optimizer is of {type(learner).__name__}"
+        )
+    return last
+
+
+def check_valid(valid: Any, **others: Any) -> None:
+    """Raise where something of the validation rows is given without them."""
+    for name, value in others.items():
+        if valid is None and value is not None:
+            raise ValueError(f"{name} is given, but valid is not; give both or neither")
+
+
+def _batch_size(batch_size: Any, train: Any) -> int:
+    if batch_size is None:
+        return _BATCH_SIZE
+    if is_loader(train):
+        raise ValueError(
+            f"batch_size is given ({batch_size!r}), but train is a loader, which makes its own "
+            "batches; leave batch_size out"
+        )
+    return as_int("batch_size", batch_size, minimum=1)
+
+
+def as_stream(
+    model: Model,
+    x: Any,
+    observed: Any,
+    labels: Any,
+    weights: Any,
+    transform: Transform | None,
+    name: str,
+    device: torch.device,
+) -> RowStream:
     """Data for training; what is checked here need not be again for any mini-batch of them."""
-    batch = as_batch(
+    prefix = "valid_" if name == "valid" else ""
+    if is_loader(x):
+        beside = {"observed": observed, "labels": labels, "weights": weights}
+        for what, value in {**beside, "transform": transform}.items():
+            if value is not None:
+                raise ValueError(
+                    f"{prefix}{what} is given, but {name} is a loader; let its batches hold it"
+                )
+        return LoaderRows(
+            x, model.num_variables, model.num_classes, device, model.check_support, name
+        )
+    # NaN is looked for part by part, and where the model is.
+    batch = model.as_batch(
         x,
-        model.num_variables,
         observed,
         labels=labels,
         weights=weights,
-        num_classes=model.num_classes,
         name=name,
-        prefix="valid_" if name == "valid" else "",
+        prefix=prefix,
         allow_empty=False,
+        scan=False,
+        device=None,
     )
-    if batch.weights is not None:
-        counts = batch.weights > 0
-        if not bool(counts.any()):
-            raise ValueError("weights must not be 0 throughout")
-        if not bool(counts.all()):
-            # Such rows are padding, whatever they hold.
-            model.check_support(replace(batch, observed=batch.mask & counts.unsqueeze(1)), name)
-            return _without_idle_mask(batch[counts])
-    model.check_support(batch, name)
-    return _without_idle_mask(batch)
+    return Rows(batch, device, transform, model.check_support, name)
 
 
-def _without_idle_mask(batch: Batch) -> Batch:
-    """Without a mask that is True throughout; worth the look at a GPU, as it is only this one."""
-    if batch.observed is not None and bool(batch.observed.all()):
-        return replace(batch, observed=None)
-    return batch
+def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) -> Any:
+    """What tells callbacks of an epoch, once it is over."""
+
+    def report(loop: Loop) -> None:
+        if not calls:
+            return
+        loop.read()
+        for number, history in enumerate(loop.histories):
+            told = EpochReport(
+                epoch=len(history) - 1,
+                train=history.train[-1],
+                valid=history.valid[-1] if history.valid else None,
+                step_size=history.step_size[-1] if history.step_size else None,
+                seconds=history.seconds[-1],
+                history=history,
+                model=getattr(loop.trainee, "model", None),
+                cluster=None if clusters is None else clusters[number],
+            )
+            for call in calls:
+                call(told)
+            if told._stop:
+                loop.stop()
+
+    return report

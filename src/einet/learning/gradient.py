@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,10 +12,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from einet.data.batch import as_batch
+from einet.data.batch import Batch
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
-from einet.learning.learner import Learner
+from einet.learning.learner import Learner, LearnerState, Objective
+from einet.learning.objective import objective_of, row_weights, weighted_mean
 from einet.models.base import Model
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture
@@ -123,7 +125,9 @@ def detach(model: Model) -> None:
 
 
 class Gradient(Learner):
-    """Any ``torch.optim`` optimiser on the negative mean log-likelihood.
+    """Any ``torch.optim`` optimiser on the negative mean log-likelihood, or cross-entropy.
+
+    The latter is ``einet.fit(..., objective="discriminative")``.
 
     Args:
         optimizer: A class of ``torch.optim``, or a function from parameters to an optimiser.
@@ -134,14 +138,21 @@ class Gradient(Learner):
         >>> optimizer = einet.Gradient(torch.optim.Adam, lr=0.01)
     """
 
+    objectives = ("generative", "discriminative")
+
     def __init__(self, optimizer: Callable[..., torch.optim.Optimizer], **options: Any) -> None:
         self._make = optimizer
         self._options = options
         self._optimizer: torch.optim.Optimizer | None = None
+        self._objective: Objective = "generative"
 
     def start(
-        self, model: Model, x: Any = None, observed: Any = None, *, weights: Any = None
+        self,
+        model: Model,
+        rows: Iterable[Batch] | None = None,
+        objective: Objective = "generative",
     ) -> None:
+        self._objective = objective
         attach(model)
         try:
             self._optimizer = self._make(model.parameters(), **self._options)
@@ -150,39 +161,16 @@ class Gradient(Learner):
             detach(model)
             raise
 
-    def step(
-        self,
-        model: Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        labels: Any = None,
-        weights: Any = None,
-        progress: float = 0.0,
-    ) -> Float[Tensor, ""]:
-        if self._optimizer is None:
-            raise RuntimeError("call start(model) before step, or let einet.fit do both")
-        optimizer, means = self._optimizer, []
+    def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
+        optimizer, means = self._started(), []
         # Checked here, once: some optimisers evaluate a mini-batch many times.
-        batch = as_batch(
-            x,
-            model.num_variables,
-            observed,
-            labels=labels,
-            weights=weights,
-            num_classes=model.num_classes,
-            device=model.device,
-        )
+        checked = model.as_batch(batch)
 
         def loss() -> Any:
             optimizer.zero_grad(set_to_none=True)
             with torch.enable_grad(), parametrize.cached():
-                log_prob = model.log_likelihood(batch)
-                if batch.weights is None:
-                    mean = log_prob.mean()
-                else:
-                    share = batch.weights.to(log_prob)
-                    mean = (log_prob * share).sum() / share.sum()
+                values = objective_of(model, checked, self._objective)
+                mean = weighted_mean(values, row_weights(checked, self._objective))
                 (-mean).backward()
             means.append(mean.detach().double())
             return -mean
@@ -191,10 +179,15 @@ class Gradient(Learner):
         optimizer.step(loss)
         return means[0]
 
+    def _started(self) -> torch.optim.Optimizer:
+        if self._optimizer is None:
+            raise RuntimeError("call start(model) before step, or let einet.fit do both")
+        return self._optimizer
+
     def finish(self, model: Model) -> None:
         if self._optimizer is not None:
             detach(model)
-            self._optimizer = None
+            self._optimizer, self._objective = None, "generative"
 
     def step_size_at(self, progress: float) -> float | None:
         if self._optimizer is None:
@@ -202,3 +195,37 @@ class Gradient(Learner):
         # Optimisers need not have a rate of this name.
         rate = self._optimizer.param_groups[0].get("lr")
         return None if rate is None else float(rate)
+
+    # -- going on after an interruption --------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        options = {name: repr(value) for name, value in sorted(self._options.items())}
+        made = getattr(self._make, "__qualname__", type(self._make).__qualname__)
+        return {"learner": type(self).__name__, "optimizer": made, "options": options}
+
+    def state(self) -> LearnerState:
+        """The optimiser's state: plain values, and tensors by parameter and name."""
+        known = self._started().state_dict()
+        values: dict[str, Any] = {"groups": known["param_groups"], "state": {}}
+        tensors: dict[str, Tensor] = {}
+        for number, of_parameter in known["state"].items():
+            for name, value in of_parameter.items():
+                if isinstance(value, Tensor):
+                    tensors[f"{number}.{name}"] = value.detach().clone()
+                else:
+                    values["state"][f"{number}.{name}"] = value
+        try:
+            # What comes back from a file, so that nobody learns later that it does not.
+            return json.loads(json.dumps(values)), tensors
+        except TypeError as error:
+            raise ValueError(
+                f"checkpoint: the state of {type(self._optimizer).__name__} cannot be written: "
+                f"{error}"
+            ) from error
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in [*values["state"].items(), *tensors.items()]:
+            number, _, name = key.partition(".")
+            state.setdefault(int(number), {})[name] = value
+        self._started().load_state_dict({"state": state, "param_groups": values["groups"]})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 __all__ = ["History", "Stopped"]
 
-#: Why training ended: all epochs done, no more improvement on validation data, or Ctrl-C.
-Stopped = Literal["finished", "early", "interrupted"]
+#: Why training ended: all epochs done, no improvement on validation data, a callback, or Ctrl-C.
+Stopped = Literal["finished", "early", "callback", "interrupted"]
 
 
 @dataclass(repr=False)
@@ -24,7 +24,8 @@ class History:
         step_size: Step size of the epoch's last mini-batch, for epochs of learners that have one.
         best_epoch: The epoch (counted from 0) with the highest ``valid``, whose parameters the
             model was given back; None without validation data.
-        stopped: Why training ended: ``"finished"``, ``"early"`` or ``"interrupted"``.
+        stopped: Why training ended: ``"finished"``, ``"early"``, ``"callback"`` or
+            ``"interrupted"``.
 
     Example:
         >>> history = History(train=[-3.0, -2.0], valid=[-3.5, -2.5], seconds=[0.5, 0.5])
@@ -49,6 +50,16 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, as lists and plain values: ``History(**that)`` makes it again."""
         return asdict(self)
+
+    def cut(self, epochs: int) -> History:
+        """The first epochs alone."""
+        return replace(
+            self,
+            train=self.train[:epochs],
+            valid=self.valid[:epochs],
+            seconds=self.seconds[:epochs],
+            step_size=self.step_size[:epochs],
+        )
 
     def bits_per_dimension(self, num_variables: int) -> dict[str, list[float]]:
         """``train`` and ``valid`` as −log₂ p(x) / D, the usual measure for images (less is better).

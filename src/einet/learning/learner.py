@@ -3,48 +3,73 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.data.batch import Batch
+from einet.learning.prior import Prior
 from einet.models.base import Model
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "LearnerState", "Objective", "plain_schedule"]
+
+#: What is maximised: log p(x), jointly with the labels where they are known, or log p(label | x).
+Objective = Literal["generative", "discriminative"]
+#: Plain values and tensors by name.
+LearnerState = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 class Learner(ABC):
-    """A way of learning: what :func:`einet.fit` does with a mini-batch and at an epoch's end."""
+    """A way of learning: what the training loop does with a mini-batch and at an epoch's end.
+
+    This class is also the guide to adding one: a subclass needs :meth:`step` alone. What the loop
+    must know of a learner are the traits below; it never asks for its type. A learner that carries
+    something from epoch to epoch beside the model says so by ``stateless = False``, and can be
+    resumed from a checkpoint if it defines :meth:`state` and :meth:`load_state`.
+    """
+
+    #: Pseudo-counts that it learns with; None for none.
+    prior: Prior | None = None
+    #: Whether it carries nothing from epoch to epoch but the model.
+    stateless: bool = False
+    #: What it can maximise.
+    objectives: tuple[Objective, ...] = ("generative",)
+
+    @property
+    def stackable(self) -> bool:
+        """Whether several models can learn by it side by side.
+
+        Its step is then ``em_step`` with :meth:`step_size_at` and a share of its prior.
+        """
+        return False
+
+    def finisher(self) -> Learner | None:
+        """What takes its result to the end in a few epochs of all rows; None if nothing does."""
+        return None
 
     def start(  # noqa: B027 (these may stay empty)
-        self, model: Model, x: Any = None, observed: Any = None, *, weights: Any = None
+        self,
+        model: Model,
+        rows: Iterable[Batch] | None = None,
+        objective: Objective = "generative",
     ) -> None:
         """Called once before the first step.
 
         Args:
             model: The model to learn, its leaves already set from data.
-            x, observed, weights: All the training rows. What :func:`einet.fit` gives as ``x`` is a
-                :class:`~einet.data.Batch`, as in :meth:`step`.
+            rows: All the training rows, in parts; to be gone through only where it is needed.
+            objective: What to maximise, one of ``objectives``.
         """
 
     @abstractmethod
-    def step(
-        self,
-        model: Model,
-        x: Any,
-        observed: Any = None,
-        *,
-        labels: Any = None,
-        weights: Any = None,
-        progress: float = 0.0,
-    ) -> Float[Tensor, ""]:
-        """Learn from a mini-batch and return its mean log-likelihood before the update.
+    def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
+        """Learn from a mini-batch and return its mean objective before the update.
 
         Args:
             model: The model to change.
-            x, observed, labels, weights: The mini-batch; as in ``model.e_step``. What
-                :func:`einet.fit` gives as ``x`` is a :class:`~einet.data.Batch`, which holds all
-                four; the methods of a model take it as it is.
+            batch: A :class:`~einet.data.Batch`, which the methods of a model take as it is.
             progress: How much of the training is done, from 0 to 1.
         """
 
@@ -57,3 +82,32 @@ class Learner(ABC):
 
     def finish(self, model: Model) -> None:  # noqa: B027
         """Called once after the last step, also after an interruption or an error."""
+
+    # -- going on after an interruption --------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Plain values that tell this learner from others; a run only goes on with the same."""
+        return {
+            "learner": type(self).__name__,
+            "step_size": plain_schedule(self.step_size_at),
+            "prior": None if self.prior is None else self.prior.settings(),
+        }
+
+    def state(self) -> LearnerState:
+        """What it carries from epoch to epoch beside the model."""
+        if self.stateless:
+            return {}, {}
+        raise ValueError(
+            f"checkpoint needs a learner that can tell its state: {type(self).__name__} has one "
+            "(stateless is False) but does not define state() and load_state()"
+        )
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take up what :meth:`state` told; called after :meth:`start`."""
+        if not self.stateless:
+            raise ValueError(f"{type(self).__name__} does not define load_state()")
+
+
+def plain_schedule(step_size_at: Any) -> list[float | None]:
+    """A schedule told by some of its step sizes."""
+    return [step_size_at(progress) for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]

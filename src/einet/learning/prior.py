@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,12 +78,22 @@ class Prior:
             num_classes=model.num_classes,
             allow_empty=False,
         )
-        rows = float(len(batch) if batch.weights is None else batch.weights.sum())
-        if not rows > 0:
-            raise ValueError("weights must not be 0 throughout")
-        leaves = None
+        if self.leaves > 0 and not isinstance(x, Batch):
+            model.check_support(batch, "x")
+        return self.of_rows(model, [batch])
+
+    def of_rows(self, model: Model, rows: Iterable[Batch]) -> PseudoCounts:
+        """The same for all the training rows in parts, which have been checked."""
         if self.leaves > 0:
-            if not isinstance(x, Batch):
-                model.check_support(batch, "x")
-            leaves = LeafPrior(float(self.leaves), leaf_centres(model, batch))
-        return PseudoCounts(float(self.sums) if self.sums > 0 else None, leaves, rows)
+            centres, total = leaf_centres(model, rows)
+            leaves = LeafPrior(float(self.leaves), centres)
+        else:
+            total = sum(float(len(b) if b.weights is None else b.weights.sum()) for b in rows)
+            leaves = None
+        if not total > 0:
+            raise ValueError("weights must not be 0 throughout")
+        return PseudoCounts(float(self.sums) if self.sums > 0 else None, leaves, total)
+
+    def settings(self) -> dict[str, float]:
+        """Plain values that tell this prior from others."""
+        return {"sums": float(self.sums), "leaves": float(self.leaves)}

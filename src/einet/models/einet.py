@@ -301,14 +301,8 @@ class Einet(EinetDistribution, Model):
 
     def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device."""
-        return as_batch(
-            x,
-            self.num_variables,
-            observed,
-            num_classes=self.num_classes,
-            device=self.device,
-            **options,
-        )
+        options = {"device": self.device, **options}
+        return as_batch(x, self.num_variables, observed, num_classes=self.num_classes, **options)
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         families = []

@@ -173,12 +173,10 @@ class Mixture(MixtureDistribution, Model):
         components = [model.describe(graphs) for model in self.models]
         return {"kind": "Mixture", "dtype": common_dtype(self), "components": components}
 
-    def as_batch(
-        self, x: Any, observed: Any = None, *, labels: Any = None, weights: Any = None
-    ) -> Batch:
+    def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device."""
-        if labels is not None or (isinstance(x, Batch) and x.labels is not None):
+        if options.get("labels") is not None or (isinstance(x, Batch) and x.labels is not None):
             raise ValueError(
                 "labels are for models with classes (num_classes > 1), not for mixtures"
             )
-        return as_batch(x, self.num_variables, observed, weights=weights, device=self.device)
+        return as_batch(x, self.num_variables, observed, **{"device": self.device, **options})

@@ -77,14 +77,14 @@ def test_an_interrupted_run_goes_on(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings: list[str]
 ):
     whole = run(root, tmp_path / "whole", "--set", *TINY, "--pictures", "none")[NAME]
-    real, out = clusters._Training._train, tmp_path / "parts"
+    real, out = clusters.ClusterTraining._teach, tmp_path / "parts"
 
-    def pulled(training, cohort, start, bar, interrupt):
-        interrupt.requested = training.done == 1
-        return real(training, cohort, start, bar, interrupt)
+    def pulled(training, lesson, start, watch):
+        watch._interrupt.requested = training.done == 1
+        return real(training, lesson, start, watch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(clusters._Training, "_train", pulled)
+        patch.setattr(clusters.ClusterTraining, "_teach", pulled)
         run(root, out, "--set", *TINY, "--pictures", "none", code=130)
     assert len(list((out / "unfinished").iterdir())) == 1
     parts = run(root, out, "--set", *TINY, "--pictures", "none")[NAME]

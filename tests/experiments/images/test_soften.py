@@ -69,7 +69,7 @@ def test_wrong_widths_and_leaves():
         Softened(0.5, None, width=0.0)
     model = einet.Einet(einet.random_trees(1, 0, 1), einet.Bernoulli(), num_sums=1)
     with pytest.raises(TypeError, match="leaves must be Categorical to be softened, got Bernoulli"):
-        Softened(0.5, None, width=1.0).start(model, torch.zeros(2, 1))
+        Softened(0.5, None, width=1.0).start(model, [])
 
 
 @pytest.mark.gpu

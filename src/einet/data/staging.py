@@ -1,8 +1,8 @@
-"""Training data: checked once, cut into mini-batches, brought to the model's device."""
+"""Rows on their way to a model's device, as a whole or mini-batch by mini-batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Int
@@ -10,17 +10,28 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 
-__all__ = ["Rows"]
+__all__ = ["Staging", "pinned_copy"]
 
 # Data are moved to a GPU as a whole if they take no more than this share of its free memory.
 _RESIDENT_SHARE = 0.25
 
 
-class Rows:
-    """Checked data on their way to a model's device, as a whole or mini-batch by mini-batch.
+def pinned_copy(order: Int[Tensor, " rows"], device: torch.device) -> Int[Tensor, " rows"]:
+    """Numbers of rows on a device; a plain copy to a GPU would wait for all asked of it before."""
+    if device.type != "cuda" or order.is_cuda:
+        return order.to(device)
+    return order.pin_memory().to(device, non_blocking=True)
+
+
+class Staging:
+    """Brings rows to a device.
 
     Data that would crowd a GPU stay in main memory. Each mini-batch of them is gathered in pinned
     memory and copied on a stream of its own, while the GPU is at work on the one before.
+
+    Args:
+        batch: The rows.
+        device: Where they are wanted.
     """
 
     def __init__(self, batch: Batch, device: torch.device) -> None:
@@ -29,37 +40,30 @@ class Rows:
             free, _ = torch.cuda.mem_get_info(device)
             if batch.nbytes > _RESIDENT_SHARE * free:
                 self._stream = torch.cuda.Stream(device)
-        self._batch = batch if self._stream is not None else batch.to(device)
+        #: All rows, wherever they lie.
+        self.batch = batch if self._stream is not None else batch.to(device)
 
-    def __len__(self) -> int:
-        return len(self._batch)
-
-    @property
-    def batch(self) -> Batch:
-        """All rows, wherever they lie."""
-        return self._batch
-
-    def batches(self, size: int, order: Int[Tensor, " rows"] | None = None) -> Iterator[Batch]:
-        """Mini-batches on the model's device: of the rows named, in that order, or of all."""
+    def batches(
+        self, parts: Sequence[slice], order: Int[Tensor, " rows"] | None = None
+    ) -> Iterator[Batch]:
+        """Parts of the rows on the device, counted in the order given."""
         if order is not None:
             # Once for all mini-batches: an index on another device would be waited for every time.
-            order = order.to(self._batch.x.device)
-        count = len(self) if order is None else len(order)
-        parts = [slice(start, start + size) for start in range(0, count, size)]
+            order = order.to(self.batch.x.device)
         if self._stream is not None:
             yield from self._staged(parts, order, self._stream)
             return
         for part in parts:
-            yield self._batch[part if order is None else order[part]]
+            yield self.batch[part if order is None else order[part]]
 
     def _staged(
-        self, parts: list[slice], order: Tensor | None, stream: torch.cuda.Stream
+        self, parts: Sequence[slice], order: Tensor | None, stream: torch.cuda.Stream
     ) -> Iterator[Batch]:
         """Mini-batches copied to the GPU one ahead of the one at work."""
 
         def copied(part: slice) -> tuple[Batch, torch.cuda.Event]:
             # The allocators of torch keep pinned memory until the copy from it is done.
-            pinned = self._batch.map(lambda tensor: _pinned(tensor, part, order))
+            pinned = self.batch.map(lambda tensor: _pinned(tensor, part, order))
             with torch.cuda.stream(stream):
                 there = pinned.map(lambda tensor: tensor.to(stream.device, non_blocking=True))
             done = torch.cuda.Event()

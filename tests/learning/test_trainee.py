@@ -1,11 +1,11 @@
-"""Passes over the rows of one of many models."""
+"""What learns, and its steps."""
 
 import pytest
 import torch
 
 import einet
 from einet.data.batch import Batch
-from einet.learning.epoch import filled, generator_of
+from einet.learning.trainee import filled, generator_of, progress_in
 
 
 def test_generators_of_their_own():
@@ -51,3 +51,11 @@ def test_filled_rows_count_nothing():
 def test_bytes_stay_bytes():
     batch = filled(Batch(torch.ones(20, 2, dtype=torch.uint8)), 32)
     assert batch.x.dtype == torch.uint8
+
+
+def test_progress_goes_from_0_to_1():
+    values = [progress_in(epoch, 3, 4)(step) for epoch in range(3) for step in range(4)]
+    assert values == pytest.approx([n / 11 for n in range(12)])
+    assert progress_in(0, 1, 1)(0) == 0.0
+    # Where nobody knows how many steps there are, epochs count.
+    assert [progress_in(epoch, 3, None)(7) for epoch in range(3)] == [0.0, 0.5, 1.0]

@@ -13,10 +13,8 @@ from torch import Tensor
 import einet
 from einet import ClusteredEinet, StochasticEM
 from einet.clusters import training as module
-from einet.clusters.cohort import Together, most_together, plan
-from einet.data.source import Source
-from einet.learning.console import Interrupt
-from einet.learning.epoch import Run
+from einet.clusters.together import TogetherTrainee, most_together, plan
+from einet.learning.watch import Watch
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
 NAN = float("nan")
@@ -33,11 +31,6 @@ def fit(x: Tensor, together: int | None, **options: Any) -> tuple[ClusteredEinet
     model = ClusteredEinet(GRAPH, einet.Gaussian(), 3, 7, dtype=torch.float64)
     settings = {"epochs": 3, "batch_size": 20, "seed": 3, "progress": False, **options}
     return model, model.fit(x, together=together, **settings)
-
-
-def run_of(x: Tensor, batch_size: int = 20) -> Run:
-    source = Source(x, None, 4, torch.device("cpu"))
-    return Run(source, StochasticEM(0.5), 3, batch_size, 0)
 
 
 def close(one: ClusteredEinet, two: ClusteredEinet, tolerance: float = 1e-9) -> None:
@@ -94,16 +87,16 @@ def test_an_interruption_goes_on_to_the_same(tmp_path, monkeypatch, step: int, b
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_COPIES", -1.0 if by_epochs else 1e9)
     whole, expected = fit(x, 2)
     steps = []
-    real = Together.learn_epoch
+    real = TogetherTrainee.learn
 
-    def learn_epoch(self: Together, epoch: int, interrupt: Interrupt) -> Any:
+    def learn(self: TogetherTrainee, epoch: int, epochs: int, watch: Watch) -> Any:
         steps.append(epoch)
-        interrupt.requested = len(steps) == step
-        return real(self, epoch, interrupt)
+        watch._interrupt.requested = len(steps) == step
+        return real(self, epoch, epochs, watch)
 
     checkpoint = tmp_path / "state"
     with monkeypatch.context() as patch:
-        patch.setattr(Together, "learn_epoch", learn_epoch)
+        patch.setattr(TogetherTrainee, "learn", learn)
         model, history = fit(x, 2, checkpoint=checkpoint)
     assert history.stopped == "interrupted"
     reached = [bool(means) for means in history.train]
@@ -121,15 +114,15 @@ def test_an_interruption_goes_on_to_the_same(tmp_path, monkeypatch, step: int, b
 
 
 def test_nan_is_noticed_of_whom(monkeypatch):
-    real = Together.learn_epoch
+    real = TogetherTrainee.learn
 
-    def learn_epoch(self: Together, epoch: int, interrupt: Interrupt) -> Any:
-        means = real(self, epoch, interrupt)
+    def learn(self: TogetherTrainee, epoch: int, epochs: int, watch: Watch) -> Any:
+        means = real(self, epoch, epochs, watch)
         assert means is not None
         means[-1] = NAN
         return means
 
-    monkeypatch.setattr(Together, "learn_epoch", learn_epoch)
+    monkeypatch.setattr(TogetherTrainee, "learn", learn)
     clusters = torch.arange(230) % 2
     clusters[:30] = 0
     with pytest.raises(FloatingPointError, match=r"cluster 1, of 100 rows.*it was 0.5"):
@@ -148,18 +141,17 @@ def test_wrong_numbers():
 
 def test_on_a_cpu_one_after_the_other():
     model = einet.Einet(GRAPH, einet.Gaussian(), 3)
-    assert most_together(model, run_of(rows())) == 1
+    assert most_together(model, StochasticEM(0.5), 20) == 1
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=40), st.integers(2, 9))
 def test_plans(sizes: list[int], most: int):
-    run = run_of(torch.zeros(1, 4))
-    groups = plan(sizes, run, most)
+    groups = plan(sizes, 20, most)
     present = [number for number, size in enumerate(sizes) if size]
     assert sorted(number for group in groups for number in group) == present
     for group in groups:
         assert len(group) <= most
-        assert len({run.steps(sizes[number]) for number in group}) == 1
+        assert len({-(-sizes[number] // 20) for number in group}) == 1
     largest = [sizes[group[0]] for group in groups]
     assert largest == sorted(largest, reverse=True)
-    assert plan(sizes, run, 1) == [[number] for number in present]
+    assert plan(sizes, 20, 1) == [[number] for number in present]

@@ -1,0 +1,152 @@
+"""Rows from a ``torch.utils.data.DataLoader``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from einet.data.batch import Batch, as_batch
+from einet.data.streams import Check, RowStream
+
+__all__ = ["LoaderRows", "is_loader"]
+
+_NAMES = ("x", "observed", "labels", "weights")
+
+
+def is_loader(data: Any) -> bool:
+    """Whether data come in batches by themselves."""
+    return isinstance(data, torch.utils.data.DataLoader)
+
+
+class LoaderRows(RowStream):
+    """Rows that a loader yields in batches of its own making.
+
+    A batch is a tensor of rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of
+    ``"observed"``, ``"labels"`` and ``"weights"``. Labels are for models with classes; others leave
+    them unread. Every batch is checked when it comes. A last batch much smaller than the one before
+    it shares that one's rows: a step on a few rows would undo what was learnt.
+
+    Args:
+        loader: What yields batches; it is gone through once an epoch.
+        num_variables, num_classes: What rows and labels must fit.
+        device: Where batches are wanted.
+        check: Called with every batch and its name; raises if its rows are not fit for a model.
+        name: What error messages call the rows.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        num_variables: int,
+        num_classes: int,
+        device: torch.device,
+        check: Check | None = None,
+        name: str = "train",
+    ) -> None:
+        self._loader, self._check, self._name = loader, check, name
+        self.num_variables, self._num_classes, self.device = num_variables, num_classes, device
+
+    def __iter__(self) -> Iterator[Batch]:
+        empty = True
+        for number, given in enumerate(self._loader):
+            batch = self._batch(given, f"{self._name}: batch {number}")
+            if len(batch):
+                empty = False
+                yield batch
+        if empty:
+            raise ValueError(f"{self._name} must yield at least one row, got none")
+
+    def _batch(self, given: Any, name: str) -> Batch:
+        parts: dict[str, Any]
+        if isinstance(given, Mapping):
+            unknown = [key for key in given if key not in _NAMES]
+            if unknown or "x" not in given:
+                raise ValueError(
+                    f"{name} must be a dictionary with 'x' and any of {', '.join(_NAMES[1:])}, "
+                    f"got the keys {', '.join(map(repr, given))}"
+                )
+            parts = dict(given)
+        elif isinstance(given, tuple | list) and 1 <= len(given) <= 2:
+            parts = dict(zip(("x", "labels"), given, strict=False))
+        elif isinstance(given, Tensor):
+            parts = {"x": given}
+        else:
+            raise TypeError(
+                f"{name} must be a tensor of rows, a pair of rows and labels, or a dictionary, "
+                f"got {type(given).__name__}"
+            )
+        if self._num_classes == 1:
+            parts.pop("labels", None)
+        batch = as_batch(
+            parts.pop("x"),
+            self.num_variables,
+            num_classes=self._num_classes,
+            name=name,
+            **parts,
+        )
+        if self._check is not None:
+            self._check(batch, name)
+        return batch.to(self.device)
+
+    def steps(self, batch_size: int) -> int | None:
+        return len(self._loader) if isinstance(self._loader, Sized) else None
+
+    def mini_batches(self, batch_size: int, generator: torch.Generator | None) -> Iterator[Batch]:
+        before: Batch | None = None
+        last: Batch | None = None
+        for batch in self:
+            if before is not None:
+                yield before
+            before, last = last, batch
+        assert last is not None
+        if before is not None and 2 * len(last) < len(before):
+            yield from _halves(before, last)
+            return
+        if before is not None:
+            yield before
+        yield last
+
+    def some(self, most: int, generator: torch.Generator) -> Batch:
+        """The first rows: it is the loader that shuffles."""
+        parts, count = [], 0
+        for batch in self:
+            parts.append(batch[: most - count])
+            count += len(parts[-1])
+            if count >= most:
+                break
+        return _joined(parts)
+
+    def checksum(self) -> str:
+        raise ValueError(
+            f"checkpoint needs rows that can be told from others; {self._name} is a loader. Give "
+            "the rows themselves, or train without a checkpoint"
+        )
+
+
+def _joined(parts: list[Batch]) -> Batch:
+    """Batches as one; a mask or weights that only some of them have are written out."""
+    if len(parts) == 1:
+        return parts[0]
+    masked = any(part.observed is not None for part in parts)
+    labelled = any(part.labels is not None for part in parts)
+    weighted = any(part.weights is not None for part in parts)
+    unknown = [torch.full((len(part),), -1, device=part.x.device) for part in parts]
+    ones = [torch.ones(len(part), dtype=torch.float64, device=part.x.device) for part in parts]
+    labels = [u if p.labels is None else p.labels for p, u in zip(parts, unknown, strict=True)]
+    weights = [o if p.weights is None else p.weights for p, o in zip(parts, ones, strict=True)]
+    return Batch(
+        torch.cat([part.x for part in parts]),
+        torch.cat([part.mask for part in parts]) if masked else None,
+        torch.cat(labels) if labelled else None,
+        torch.cat(weights) if weighted else None,
+    )
+
+
+def _halves(one: Batch, other: Batch) -> Iterator[Batch]:
+    both = _joined([one, other])
+    middle = -(-len(both) // 2)
+    yield both[:middle]
+    yield both[middle:]

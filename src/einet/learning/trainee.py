@@ -1,0 +1,354 @@
+"""What the training loop trains: one model, or several that learn at the same time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from einet.data.batch import Batch
+from einet.data.streams import RowStream
+from einet.learning.learner import Learner, LearnerState, Objective
+from einet.learning.objective import objective_of, row_weights
+from einet.learning.snapshot import Snapshot
+from einet.learning.watch import Watch
+from einet.models.base import Model
+
+__all__ = [
+    "ModelTrainee",
+    "SnapshotTrainee",
+    "Trainee",
+    "filled",
+    "generator_of",
+    "hiding_generator",
+    "learn_epoch",
+    "mean_objective",
+    "model_step",
+    "progress_in",
+    "under",
+]
+
+# On a GPU batches are filled up to no fewer rows than this.
+_LEAST_ROWS = 16
+# Without gradients there is no reason for small batches.
+_LEAST_VALID_BATCH = 1024
+
+
+#: Learns from a mini-batch, given the progress; the sum of the objective, and the rows' weight.
+Step = Callable[[Batch, float], tuple[Tensor, Tensor]]
+
+
+class Trainee(ABC):
+    """What learns, in epochs; ``count`` models at the same time, each from rows of its own."""
+
+    count: int = 1
+    #: The number of mini-batches in an epoch; None where nobody knows before the first ends.
+    steps: int | None
+
+    @abstractmethod
+    def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
+        """Learn from every row once; the mean objective met on the way, None if interrupted."""
+
+    @abstractmethod
+    def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
+        """The mean objective of each model's validation rows, NaN without; None if interrupted."""
+
+    @abstractmethod
+    def soundness(self) -> Float[Tensor, " count"]:
+        """A number of each model that is NaN if one of its parameters is.
+
+        The last steps of an epoch are judged by no log-likelihood.
+        """
+
+    @abstractmethod
+    def keep_last(self, epoch: int) -> None:
+        """Keep the present state, to go back to should something fail, or to go on from."""
+
+    @abstractmethod
+    def keep_best(self, number: int, epoch: int) -> None:
+        """Keep the present state of one model as its best."""
+
+    @abstractmethod
+    def restore(self, validated: bool) -> None:
+        """Go back to the best state, or without validation to the last one that was kept."""
+
+    def step_size(self, epoch: int, epochs: int) -> float | None:
+        """The step size at the end of an epoch, for the record."""
+        return None
+
+    def name(self, number: int) -> str:
+        """What error messages call one of the models; nothing where there is only one."""
+        return ""
+
+    def since(self) -> str:
+        """What error messages say of the state that is gone back to."""
+        return ""
+
+    @abstractmethod
+    def state(self) -> LearnerState:
+        """The states that were kept, as plain values and tensors by name."""
+
+    @abstractmethod
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take up what :meth:`state` told, and go on from the last state."""
+
+
+def generator_of(*key: int) -> torch.Generator:
+    """A random number generator of its own for every key."""
+    # With their number in front: keys that differ by zeros at their end would be the same.
+    state = np.random.SeedSequence((len(key), *key)).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+def learn_epoch(
+    batches: Iterable[Batch],
+    step: Step,
+    progress: Callable[[int], float],
+    watch: Watch,
+) -> Tensor | None:
+    """Learn from every mini-batch once: the only place where training steps are made.
+
+    Args:
+        batches: The mini-batches.
+        step: Learns from one of them, given the progress; the sum of the objective over its rows
+            before the update, and their weight, one number each or one for each model.
+        progress: How much of the training is done at a step of this epoch.
+        watch: Told of every step.
+
+    Returns:
+        The mean objective met on the way, on the model's device: a number read from a GPU in each
+        step would be waited for. None if the training was interrupted.
+    """
+    total = weight = None
+    for number, batch in enumerate(batches):
+        part, its_weight = step(batch, progress(number))
+        total = part if total is None else total + part
+        weight = its_weight if weight is None else weight + its_weight
+        watch.step(total, weight)
+        if watch.interrupted:
+            return None
+    assert total is not None
+    assert weight is not None
+    return total / weight
+
+
+def progress_in(epoch: int, epochs: int, steps: int | None) -> Callable[[int], float]:
+    """From the number of a step in an epoch to how much is done: 0 at the first, 1 at the last."""
+    if steps is None:
+        return lambda step: epoch / max(1, epochs - 1)
+    return lambda step: min(1.0, (epoch * steps + step) / max(1, epochs * steps - 1))
+
+
+def model_step(
+    model: Model, learner: Learner, objective: Objective, fill: bool, batch_size: int
+) -> Step:
+    """A learner's step, as the loop takes it; batches are filled up where ``fill`` says so."""
+
+    def step(batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
+        weights = row_weights(batch, objective)
+        if weights is None:
+            weight = torch.tensor(float(len(batch)), dtype=torch.float64)
+        else:
+            weight = weights.sum()
+        if fill:
+            batch = filled(batch, batch_size)
+        mean = learner.step(model, batch, progress=progress)
+        return mean.double() * weight, weight
+
+    return step
+
+
+def hiding_generator(seed: tuple[int, ...], epoch: int, device: torch.device) -> torch.Generator:
+    """What draws the cells to hide in an epoch, on the model's device, where the cells are."""
+    number = int(torch.randint(1 << 62, (), generator=generator_of(*seed, epoch, 1)))
+    return torch.Generator(device).manual_seed(number)
+
+
+class SnapshotTrainee(Trainee):
+    """A model whose states are kept as copies of it.
+
+    Args:
+        model: The model.
+        valid: Validation rows or None.
+    """
+
+    def __init__(self, model: Model, valid: RowStream | None) -> None:
+        self.model, self.valid = model, valid
+        self.last = Snapshot(model)
+        self.best = None if valid is None else Snapshot(model)
+
+    def soundness(self) -> Float[Tensor, " count"]:
+        sums = [p.detach().sum().double() for p in self.model.parameters()]
+        return torch.stack(sums).sum().view(1)
+
+    def keep_last(self, epoch: int) -> None:
+        self.last.take(f"after epoch {epoch}")
+
+    def keep_best(self, number: int, epoch: int) -> None:
+        assert self.best is not None
+        self.best.take(f"after epoch {epoch}")
+
+    def restore(self, validated: bool) -> None:
+        (self.best if validated and self.best is not None else self.last).restore()
+
+    def since(self) -> str:
+        return self.last.since if self.best is None else self.best.since
+
+    def state(self) -> LearnerState:
+        tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers().items()}
+        if self.best is not None:
+            tensors |= {f"best.{name}": tensor for name, tensor in self.best.numbers().items()}
+        return {}, tensors
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.last.load(under("last.", tensors))
+        if self.best is not None:
+            self.best.load(under("best.", tensors))
+        self.last.restore()
+
+
+class ModelTrainee(SnapshotTrainee):
+    """One model, by any learner.
+
+    Args:
+        model: What learns; :meth:`Learner.start` has been called with it.
+        learner: How.
+        rows: From what.
+        valid: Validation rows or None.
+        batch_size: The largest number of rows in a mini-batch.
+        seed: What the order of the rows depends on, with the number of the epoch. None for the
+            order they have.
+        hide: The probability with which a known cell is taken for missing.
+        objective: What is maximised.
+        fill: Whether mini-batches are filled up to few numbers of rows: on a GPU each is recorded.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        learner: Learner,
+        rows: RowStream,
+        valid: RowStream | None = None,
+        *,
+        batch_size: int,
+        seed: tuple[int, ...] | None,
+        hide: float = 0.0,
+        objective: Objective = "generative",
+        fill: bool = False,
+    ) -> None:
+        super().__init__(model, valid)
+        self.learner, self.rows = learner, rows
+        self.batch_size, self.seed, self.hide = batch_size, seed, hide
+        self.objective: Objective = objective
+        self.fill = fill
+        self.steps = rows.steps(batch_size)
+        #: The learner's state at the time of the last snapshot, where a checkpoint needs it.
+        self._learner_state: LearnerState | None = None
+
+    def make_resumable(self) -> None:
+        """Keep the learner's state too from here on, for a checkpoint."""
+        self._learner_state = self.learner.state()
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
+        generator = None if self.seed is None else generator_of(*self.seed, epoch)
+        hidden = None
+        if self.hide > 0 and self.seed is not None:
+            hidden = hiding_generator(self.seed, epoch, self.model.device)
+        taught = model_step(self.model, self.learner, self.objective, self.fill, self.batch_size)
+        at, counted = progress_in(epoch, epochs, self.steps), 0
+
+        def step(batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
+            nonlocal counted
+            counted += 1
+            return taught(batch if hidden is None else batch.hide(self.hide, hidden), progress)
+
+        batches = self.rows.mini_batches(self.batch_size, generator)
+        mean = learn_epoch(batches, step, at, watch)
+        if mean is None:
+            return None
+        self.learner.end_epoch(self.model, at(counted - 1))
+        self.steps = counted
+        return mean.view(1)
+
+    def step_size(self, epoch: int, epochs: int) -> float | None:
+        steps = self.steps
+        return self.learner.step_size_at(progress_in(epoch, epochs, steps)((steps or 1) - 1))
+
+    def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
+        if self.valid is None:
+            return torch.full((1,), torch.nan, dtype=torch.float64)
+        size = max(self.batch_size, _LEAST_VALID_BATCH)
+        return mean_objective(self.model, self.valid, self.objective, size, watch)
+
+    # -- what is kept ----------------------------------------------------------------------------
+
+    def keep_last(self, epoch: int) -> None:
+        super().keep_last(epoch)
+        if self._learner_state is not None:
+            self._learner_state = self.learner.state()
+
+    def state(self) -> LearnerState:
+        _, tensors = super().state()
+        values, of_learner = ({}, {}) if self._learner_state is None else self._learner_state
+        return values, tensors | {f"learner.{name}": tensor for name, tensor in of_learner.items()}
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().load_state(values, tensors)
+        self._learner_state = values, under("learner.", tensors)
+        self.learner.load_state(*self._learner_state)
+
+
+def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those tensors whose names begin with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+@torch.no_grad()
+def mean_objective(
+    model: Model, rows: RowStream, objective: Objective, batch_size: int, watch: Watch
+) -> Float[Tensor, " one"] | None:
+    """The mean objective of some rows; None if interrupted."""
+    total = torch.zeros((), dtype=torch.float64, device=model.device)
+    count = torch.zeros_like(total)
+    for batch in rows.mini_batches(batch_size, None):
+        values, weights = (
+            objective_of(model, batch, objective).double(),
+            row_weights(batch, objective),
+        )
+        total += values.sum() if weights is None else (values * weights).sum()
+        count += len(batch) if weights is None else weights.sum()
+        if watch.interrupted:
+            return None
+    return (total / count).view(1)
+
+
+def filled(batch: Batch, most: int) -> Batch:
+    """A batch with further rows of weight 0, up to ``most`` or a half, a quarter, … of it.
+
+    On a GPU every number of rows is recorded by itself; these are few numbers.
+
+    Example:
+        >>> batch = filled(Batch(torch.ones(40, 3)), most=200)
+        >>> len(batch), batch.weights.sum()
+        (50, tensor(40., dtype=torch.float64))
+    """
+    rows = len(batch)
+    while most // 2 >= max(rows, _LEAST_ROWS):
+        most //= 2
+    more, weights = most - rows, batch.weights
+    if weights is None:
+        weights = torch.ones(rows, dtype=torch.float64, device=batch.x.device)
+    observed = None if batch.observed is None else F.pad(batch.observed, (0, 0, 0, more))
+    return Batch(F.pad(batch.x, (0, 0, 0, more)), observed, None, F.pad(weights, (0, more)))

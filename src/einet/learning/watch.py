@@ -1,0 +1,64 @@
+"""Watching a training run: progress, Ctrl-C, and numbers that went wrong."""
+
+from __future__ import annotations
+
+import time
+
+from torch import Tensor
+
+from einet.learning.console import Bar, Interrupt
+
+__all__ = ["Watch"]
+
+# How often a number is read while training runs; on a GPU each reading waits for it.
+SECONDS_BETWEEN_LOOKS = 0.2
+
+
+class Watch:
+    """Told of every step: moves the bar, and reads the log-likelihood now and then.
+
+    Args:
+        interrupt: Asked whether to stop.
+        bar: What shows how far it is.
+        by_step: Whether the bar moves with every step; with every epoch otherwise.
+    """
+
+    def __init__(self, interrupt: Interrupt, bar: Bar, by_step: bool = True) -> None:
+        self._interrupt, self._bar, self._by_step = interrupt, bar, by_step
+        #: The number of steps that were made.
+        self.steps = 0
+        self._looked = time.perf_counter()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._interrupt.requested
+
+    @property
+    def due(self) -> bool:
+        """Whether the last look was long ago."""
+        return time.perf_counter() - self._looked > SECONDS_BETWEEN_LOOKS
+
+    def step(self, total: Tensor, weight: Tensor) -> None:
+        """One more step is done; the sums of the epoch so far."""
+        self.steps += 1
+        if self._by_step:
+            self._bar.advance()
+        if self.due:
+            self.show(float((total / weight).mean()))
+
+    def epoch(self) -> None:
+        """One more epoch is done."""
+        if not self._by_step:
+            self._bar.advance()
+
+    def show(self, train: float | None = None, valid: float | None = None) -> None:
+        """New numbers for the bar."""
+        self._bar.show(train=train, valid=valid)
+        self._looked = time.perf_counter()
+
+    def skip(self, epochs: int, steps: int) -> None:
+        """Epochs that were made before, or need not be, of so many steps each."""
+        amount = epochs * steps if self._by_step else epochs
+        if amount > 0:
+            self._bar.advance(amount)
