@@ -30,10 +30,17 @@ def test_empty() -> None:
     assert history.plot().get_lines() == []
 
 
-def test_repr(history: History) -> None:
+def test_repr_shows_the_validation_of_the_best_epoch(history: History) -> None:
     assert repr(history) == (
-        "History(3 epochs in 2.0 s, train -3 → -1.5, valid -3.5 → -2.75, best_epoch=1, early)"
+        "History(3 epochs in 2.0 s, train -3 → -1.5, valid -3.5 → -2.5 (best, epoch 2 of 3), early)"
     )
+
+
+def test_repr_without_a_best_epoch() -> None:
+    # A refined mixture whose start was better than all epochs has validation, but no best epoch.
+    history = History(train=[-3.0, -2.0], valid=[-3.5, -3.75], seconds=[1.0, 1.0])
+    assert "valid -3.5 → -3.75 (no best epoch)" in repr(history)
+    # Without validation rows there is nothing to say of them.
     assert repr(History([-1.0], seconds=[0.1])).startswith(
         "History(1 epoch in 0.1 s, train -1 → -1"
     )

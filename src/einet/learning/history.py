@@ -31,7 +31,7 @@ class History:
         >>> history = History(train=[-3.0, -2.0], valid=[-3.5, -2.5], seconds=[0.5, 0.5])
         >>> history.best_epoch = 1
         >>> history
-        History(2 epochs in 1.0 s, train -3 → -2, valid -3.5 → -2.5, best_epoch=1, finished)
+        History(2 epochs in 1.0 s, train -3 → -2, valid -3.5 → -2.5 (best, epoch 2 of 2), finished)
         >>> history.bits_per_dimension(num_variables=2)["valid"]
         [2.52, 1.80]
     """
@@ -109,9 +109,12 @@ class History:
     def __repr__(self) -> str:
         epochs = "1 epoch" if len(self) == 1 else f"{len(self)} epochs"
         parts = [f"{epochs} in {sum(self.seconds):.1f} s"]
-        for name, values in (("train", self.train), ("valid", self.valid)):
-            if values:
-                parts.append(f"{name} {values[0]:.6g} → {values[-1]:.6g}")
+        if self.train:
+            parts.append(f"train {self.train[0]:.6g} → {self.train[-1]:.6g}")
         if self.best_epoch is not None:
-            parts.append(f"best_epoch={self.best_epoch}")
+            # The model holds the parameters of this epoch, not those of the last one.
+            best = f"best, epoch {self.best_epoch + 1} of {len(self)}"
+            parts.append(f"valid {self.valid[0]:.6g} → {self.valid[self.best_epoch]:.6g} ({best})")
+        elif self.valid:
+            parts.append(f"valid {self.valid[0]:.6g} → {self.valid[-1]:.6g} (no best epoch)")
         return f"History({', '.join([*parts, self.stopped])})"
