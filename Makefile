@@ -52,5 +52,5 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Preparing .venv (a few minutes the first time) ..."
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q -c constraints.txt pip
-	@$(BIN)/python -m pip install -q -e '.[dev,plots,tables]' -c constraints.txt --build-constraint constraints.txt
+	@$(BIN)/python -m pip install -q -e '.[dev]' -c constraints.txt --build-constraint constraints.txt
 	@touch $@

@@ -1,10 +1,10 @@
-"""Checks of arguments that all rooms share."""
+"""Checks that all rooms share: of arguments, and of packages that an extra installs."""
 
 import math
 import operator
 from typing import Any
 
-__all__ = ["as_int", "as_smoothing"]
+__all__ = ["as_int", "as_smoothing", "missing_package"]
 
 
 def as_int(name: str, value: Any, minimum: int) -> int:
@@ -35,3 +35,14 @@ def as_smoothing(value: Any) -> float:
     if not 0 <= value < math.inf:
         raise ValueError(message)
     return float(value)
+
+
+def missing_package(package: str, what: str, extra: str) -> ImportError:
+    """What to raise where a package that ``einet[extra]`` installs is not there.
+
+    >>> missing_package("scipy", "reading .mat files", "images")
+    ImportError("reading .mat files needs the package scipy, ...: pip install 'einet[images]'")
+    """
+    return ImportError(
+        f"{what} needs the package {package}, which is not installed: pip install 'einet[{extra}]'"
+    )

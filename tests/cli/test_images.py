@@ -11,7 +11,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import einet
-from einet.cli import app, image_commands
+from einet.cli import image_commands
+from einet.cli.commands import app
 from einet.imaging.pictures import MISSING
 
 TRAIN = [

@@ -1,5 +1,6 @@
 """Grids and PNG files."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +61,11 @@ def test_png_files(tmp_path: Path):
     save_png(tmp_path / "grey.png", colours[..., :1])
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "grey.png")), colours[..., 0])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["grey.png", "new"]
+
+
+def test_without_pillow_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r"needs the package pillow.*einet\[images\]"):
+        save_png(tmp_path / "a.png", np.zeros((2, 2), np.uint8))

@@ -1,54 +1,24 @@
-"""The ``einet`` command."""
+"""The ``einet`` command.
+
+Its arguments are read by typer, which comes with the extra ``einet[cli]``: nothing here imports it
+before :func:`main` knows that it is there.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import sys
+from importlib.util import find_spec
 
-import typer
+from einet._checks import missing_package
 
-from einet.cli import images
-from einet.cli.console import plain_errors
-
-__all__ = ["app"]
-
-app = typer.Typer(
-    name="einet",
-    help="Einsum Networks: generative models with exact marginals and conditionals.",
-    no_args_is_help=True,
-    add_completion=False,
-)
-app.add_typer(images.app)
+__all__ = ["main"]
 
 
-@app.callback()
 def main() -> None:
-    """Einsum Networks: generative models with exact marginals and conditionals."""
+    """Run the command; where typer is missing, say in one line what to install."""
+    if find_spec("typer") is None:
+        print(f"einet: {missing_package('typer', 'the einet command', 'cli')}", file=sys.stderr)
+        raise SystemExit(2)
+    from einet.cli.commands import app
 
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Where to write the pictures and the model.")] = Path(
-        "demo"
-    ),
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 40,
-    num_sums: Annotated[int, typer.Option(min=1, help="K, the sums in each region.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-) -> None:
-    """Train on the 8×8 digits of scikit-learn; draw digits and complete covered ones."""
-    from einet.cli.demo import run
-
-    run(out, epochs=epochs, num_sums=num_sums, seed=seed)
-
-
-@app.command()
-def info(path: Annotated[Path, typer.Argument(help="A saved model.")]) -> None:
-    """Describe a saved model."""
-    from einet.storage import load
-
-    with plain_errors():
-        model = load(path)
-    typer.echo(str(model))
-    graph = getattr(model, "graph", None)
-    if graph is not None:
-        typer.echo(graph.summary())
+    app()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 import einet
+from einet._checks import missing_package
 from einet.imaging.pictures import grid, save_png
 
 __all__ = ["run"]
@@ -22,6 +23,10 @@ _SIDE, _LEVELS = 8, 16
 
 def run(out: Path, *, epochs: int, num_sums: int, seed: int) -> None:
     """Train a model on scikit-learn's digits, report its likelihood, write pictures and model."""
+    # Before the training, not after it: the pictures are written at the end.
+    for module, package in (("sklearn", "scikit-learn"), ("PIL", "pillow")):
+        if find_spec(module) is None:
+            raise missing_package(package, "the demonstration", "demo")
     console = Console()
     train, valid, test = _digits(seed)
     graph = einet.poon_domingos((_SIDE, _SIDE), delta=2)
@@ -51,6 +56,8 @@ def run(out: Path, *, epochs: int, num_sums: int, seed: int) -> None:
 
 
 def _digits(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    from sklearn.datasets import load_digits
+
     data, _ = load_digits(return_X_y=True)
     images = torch.from_numpy(np.asarray(data, dtype=np.uint8))
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))

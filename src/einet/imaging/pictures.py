@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Integer, UInt8
 
+from einet._checks import missing_package
+
 __all__ = ["MISSING", "grid", "save_png"]
 
 #: The colour of what is missing: it stands out against photographs and grey values alike.
@@ -67,7 +69,10 @@ def save_png(
     path: str | PathLike[str], picture: UInt8[np.ndarray, "height width *channels"]
 ) -> None:
     """Write a picture, grey or RGB, in one step; its folder is made where there is none."""
-    from PIL import Image
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise missing_package("pillow", "writing PNG files", "images") from error
 
     path = Path(path)
     if picture.ndim == 3 and picture.shape[2] == 1:

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from einet._checks import missing_package
+
 __all__ = ["History", "Stopped"]
 
 #: Why training ended: all epochs done, no improvement on validation data, a callback, or Ctrl-C.
@@ -83,10 +85,7 @@ class History:
         try:
             from matplotlib.ticker import MaxNLocator
         except ImportError as error:
-            raise ImportError(
-                "History.plot needs matplotlib, which comes with the extra einet[plots]: "
-                'pip install "einet[plots]"'
-            ) from error
+            raise missing_package("matplotlib", "History.plot", "plots") from error
         if ax is None:
             import matplotlib.pyplot as plt
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-__all__ = ["Images", "RowIndex", "as_rows", "missing_package"]
+__all__ = ["Images", "RowIndex", "as_rows"]
 
 #: Which rows: a slice, their numbers, or a mask of all rows.
 RowIndex: TypeAlias = slice | Sequence[int] | np.ndarray | Tensor
@@ -160,10 +160,3 @@ def as_rows(rows: RowIndex, length: int) -> slice | Int[np.ndarray, " chosen"]:
     if outside.size:
         raise IndexError(f"rows must lie below {length}, the number of images, got {outside[0]}")
     return np.where(numbers < 0, numbers + length, numbers)
-
-
-def missing_package(package: str, what: str) -> ImportError:
-    """What to raise where an optional package is not there."""
-    return ImportError(
-        f"{what} needs the package {package}, which is not installed: pip install 'einet[images]'"
-    )

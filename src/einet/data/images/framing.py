@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import UInt8
 
-from einet.data.images.base import missing_package
+from einet._checks import missing_package
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -61,7 +61,7 @@ class Framing:
         try:
             from PIL import Image, ImageOps
         except ImportError as error:
-            raise missing_package("pillow", "decoding images") from error
+            raise missing_package("pillow", "decoding images", "images") from error
         try:
             with Image.open(io.BytesIO(content)) as image:
                 image.load()

@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from einet._checks import missing_package
 from einet.data.images.array import ArrayImages
-from einet.data.images.base import missing_package
 
 __all__ = ["Split", "find", "load", "paper_split"]
 
@@ -159,5 +159,5 @@ def _matlab() -> ModuleType:
     try:
         import scipy.io
     except ImportError as error:
-        raise missing_package("scipy", "reading SVHN's .mat files") from error
+        raise missing_package("scipy", "reading SVHN's .mat files", "images") from error
     return scipy.io

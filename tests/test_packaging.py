@@ -1,0 +1,67 @@
+"""What is installed for everyone is enough for everything but the extras."""
+
+import subprocess
+import sys
+import textwrap
+import tomllib
+import zlib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# The modules of the extras' packages, none of which may be needed without its extra.
+OPTIONAL = ("PIL", "matplotlib", "pandas", "pyarrow", "scipy", "sklearn", "typer")
+
+# None in this place makes an import fail as if the package were not there.
+BLOCK = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, where the extras' packages cannot be imported."""
+    program = [sys.executable, "-W", "error", "-c", BLOCK + textwrap.dedent(code), *arguments]
+    environment = {"PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(program, env=environment, capture_output=True, text=True)
+
+
+def test_the_library_needs_no_extra(tmp_path: Path):
+    code = """
+        import importlib, pkgutil
+        import torch
+        import einet
+
+        model = einet.Einet(einet.random_trees(4, 1, 2), einet.Gaussian(), num_sums=2)
+        rows = torch.randn(20, 4)
+        einet.fit(model, rows, epochs=2, batch_size=10, progress=False)
+        model.given(rows).mean()
+        model.save(sys.argv[1])
+        einet.load(sys.argv[1])
+        for module in pkgutil.walk_packages(einet.__path__, "einet."):
+            # The commands need typer, and kernels of Triton its compiler.
+            if not module.name.startswith(("einet.cli.", "einet.kernels.triton")):
+                importlib.import_module(module.name)
+    """
+    result = run(code, str(tmp_path / "model.einet"))
+    assert result.returncode == 0, result.stderr
+
+
+def test_what_is_installed_for_everyone():
+    core = {requirement.split(">=")[0] for requirement in PROJECT["dependencies"]}
+    assert core == {"jaxtyping", "numpy", "rich", "safetensors", "torch"}
+    extras = PROJECT["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert everything == f"einet[{','.join(sorted(extras.keys() - {'all', 'dev'}))}]"
+
+
+def test_the_source_distribution_stays_small():
+    target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    included, excluded = (target["targets"]["sdist"][key] for key in ("include", "exclude"))
+    total = 0
+    for name in included:
+        path = ROOT / name.removeprefix("/")
+        for file in (path, *path.rglob("*")):
+            inside = "/" + file.relative_to(ROOT).as_posix()
+            left_out = "__pycache__" in inside or inside.startswith(tuple(excluded))
+            if file.is_file() and not left_out:
+                total += len(zlib.compress(file.read_bytes()))
+    assert 100_000 < total < 1_000_000
