@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["comparison", "markdown", "number", "scaling"]
+__all__ = ["TITLES", "comparison", "markdown", "number", "scaling"]
 
 Row = dict
+
+# What readers know the implementations by.
+TITLES = {
+    "einet": "`einet`",
+    "libspn": "LibSPN",
+    "libspn-xla": "LibSPN + XLA",
+    "pyjuice": "PyJuice",
+    "spflow-adam": "SPFlow (Adam)",
+    "spflow-em": "SPFlow (EM)",
+    "baseline": "log-domain baseline",
+}
 
 
 def comparison(rows: Sequence[Row]) -> str:
