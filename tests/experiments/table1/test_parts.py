@@ -102,8 +102,9 @@ def test_the_table():
     assert "| nltcs | -6.011 | -6.015 | -5.999 | -6.000 ± 0.010 (0.050) ✓ | 0.42 |" in table
     assert "-6.050 ± 0.010 (0.050) | 0.68 |" in table
     assert "-3.000 ± 0.010 (0.050) ✓ | <1e-99 |" in report.markdown({"nltcs": {"rat": result(-3)}})
-    assert "Random trees: at or above the paper's EiNet on 1 of 2" in table
-    assert "Learnt trees: at or above the paper's EiNet on 0 of 1" in table
+    entries = "(single models with sums over outer products)"
+    assert f"Random trees {entries}: at or above the paper's EiNet on 1 of 2" in table
+    assert f"Learnt trees {entries}: at or above the paper's EiNet on 0 of 1" in table
     assert "at most 1 % below it on 1." in table
     assert "| nltcs | random trees | D 2 R 3 K 10 clusters λ 1→0.01 B 500 E 20+3 |" in table
     widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
@@ -136,6 +137,17 @@ def test_a_page_with_results():
     assert report.pages({})["README.md"] == "No data set is finished yet."
     with pytest.raises(ValueError, match="no place for results"):
         report.refreshed("nothing", "new")
+
+
+def test_the_summary_says_what_the_entries_are():
+    committed = read_json(Path(report.__file__).parent / "results.json", {})
+    nltcs = committed["nltcs"]["learned"]
+    said = report.summary({"nltcs": {"learned": nltcs}})
+    assert "Learnt trees (each entry an equal mixture of 8 models with linear sums" in said
+    assert "Random trees" not in said
+    single = nltcs | {"settings": nltcs["settings"] | {"members": 1, "sums": "einsum"}}
+    said = report.summary({"nltcs": {"learned": single}})
+    assert "(single models with sums over outer products)" in said
 
 
 def test_committed_results():
