@@ -1,9 +1,20 @@
-"""The README's quick start runs as it stands."""
+"""What the README and the other documents say holds: code runs, links lead somewhere."""
 
+import json
 import re
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+FOLDERS = (ROOT, *(ROOT / name for name in ("docs", "benchmarks", "experiments")))
+DOCUMENTS = sorted(
+    path
+    for folder in FOLDERS
+    for path in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+)
 
 
 def test_quick_start(tmp_path, monkeypatch):
@@ -24,6 +35,44 @@ def test_quick_start(tmp_path, monkeypatch):
     assert names["history"].valid[-1] > names["history"].valid[0]
 
 
-def test_links_and_pictures_exist():
-    for target in re.findall(r"\]\(((?!http)[^)]+)\)", README.read_text()):
-        assert (README.parent / target).exists(), target
+def test_it_stays_short():
+    assert len(README.read_text().splitlines()) < 200
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_pictures_exist(document: Path):
+    for target in re.findall(r"\]\(((?!https?:)[^)]+)\)", document.read_text(encoding="utf-8")):
+        name, _, heading = target.partition("#")
+        path = (document.parent / name) if name else document
+        assert path.exists(), target
+        if heading:
+            assert heading in headings(path), target
+
+
+def headings(path: Path) -> set[str]:
+    """The names by which links reach the headings of a page, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {title.replace(" ", "-") for title in plain}
+
+
+def test_files_named_in_documents_exist():
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for path in re.findall(r"(?:src|tests|benchmarks|experiments)/[\w./-]+\.py\b", text):
+            assert (ROOT / path).exists(), f"{document.name}: {path}"
+
+
+def test_likelihoods_of_images_are_the_measured_ones():
+    results = {
+        name: json.loads((ROOT / f"experiments/images/results/{name}.json").read_text())
+        for name in ("celeba", "svhn")
+    }
+    said = README.read_text(encoding="utf-8")
+    for model in ("paper", "clusters-60"):
+        nats = f"{results['celeba'][model]['test_ll']:,.0f}".replace("-", "−")
+        assert re.search(rf"(?<!\d){nats}(?! ms)\b", said), nats
+    seconds = results["svhn"]["paper"]
+    assert f"{seconds['train_seconds']:.1f} s and {seconds['kmeans_seconds']:.1f} s of k-means" in (
+        said.replace("\n", " ")
+    )
