@@ -14,6 +14,7 @@ DOCUMENTS = sorted(
     for folder in FOLDERS
     for path in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
     if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    and path.name != "CHANGELOG.md"  # which may tell of what is no longer there
 )
 
 
