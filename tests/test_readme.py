@@ -1,6 +1,7 @@
 """What the README and the other documents say holds: code runs, links lead somewhere."""
 
 import json
+import pkgutil
 import re
 from pathlib import Path
 
@@ -57,11 +58,13 @@ def headings(path: Path) -> set[str]:
     return {title.replace(" ", "-") for title in plain}
 
 
-def test_files_named_in_documents_exist():
-    for document in DOCUMENTS:
-        text = document.read_text(encoding="utf-8")
-        for path in re.findall(r"(?:src|tests|benchmarks|experiments)/[\w./-]+\.py\b", text):
-            assert (ROOT / path).exists(), f"{document.name}: {path}"
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_names_in_documents_exist(document: Path):
+    text = document.read_text(encoding="utf-8")
+    for name in re.findall(r"(?<![\w./])einet(?:\.\w+)+", text):
+        pkgutil.resolve_name(name)  # raises where there is none
+    for path in re.findall(r"(?:src|tests|benchmarks|experiments)/[\w./-]+\.py\b", text):
+        assert (ROOT / path).exists(), path
 
 
 def test_likelihoods_of_images_are_the_measured_ones():
