@@ -42,6 +42,7 @@ class Batch:
         return Batch(function(self.x), *(None if t is None else function(t) for t in rest))
 
     def to(self, device: torch.device) -> Batch:
+        """The same on a device; the very same if it lies there already."""
         tensors = (self.x, self.observed, self.labels, self.weights)
         if all(tensor is None or tensor.device == device for tensor in tensors):
             return self
@@ -54,6 +55,7 @@ class Batch:
         return replace(self, observed=kept if self.observed is None else kept & self.observed)
 
     def double(self) -> Batch:
+        """The same with values in float64."""
         return replace(self, x=self.x.double())
 
     @property

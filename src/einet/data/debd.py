@@ -74,6 +74,7 @@ class Debd:
 
     @property
     def num_variables(self) -> int:
+        """The number of columns, the same in all three parts."""
         return self.train.shape[1]
 
     def __repr__(self) -> str:

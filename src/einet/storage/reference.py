@@ -117,15 +117,18 @@ lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
 def whole(x: Array) -> Array:
+    """Which values are whole numbers."""
     return np.isfinite(x) & (x == np.round(x))
 
 
 def log(x: Array) -> Array:
-    with np.errstate(divide="ignore"):  # the logarithm of 0 is −∞
+    """The logarithm, −∞ at 0 without a warning."""
+    with np.errstate(divide="ignore"):
         return np.log(x)
 
 
 def log_sum_exp(logs: Array, axis: int) -> Array:
+    """log Σ exp along an axis, −∞ where all are."""
     largest = logs.max(axis, keepdims=True)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     return np.squeeze(log(np.exp(logs - shift).sum(axis, keepdims=True)) + shift, axis)

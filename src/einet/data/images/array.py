@@ -55,9 +55,11 @@ class ArrayImages(Images):
     def read(
         self, rows: slice | Int[np.ndarray, " chosen"]
     ) -> UInt8[np.ndarray, "chosen variables"]:
+        """Some rows of the array: a view of it where they are a slice."""
         return self._rows[rows]
 
     def take(self, rows: RowIndex) -> ArrayImages:
+        """Some of the images, as an array of their own or a view of this one."""
         chosen = as_rows(rows, len(self))
         labels = None if self.labels is None else self.labels[chosen]
         pixels = self._rows[chosen].reshape(-1, *self.image_shape)

@@ -88,6 +88,7 @@ class Images(ABC):
 
     @property
     def num_variables(self) -> int:
+        """The numbers of an image: height × width × channels."""
         return math.prod(self.image_shape)
 
     def __len__(self) -> int:

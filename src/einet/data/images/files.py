@@ -72,6 +72,7 @@ class ImageFiles(Images):
     def read(
         self, rows: slice | Int[np.ndarray, " chosen"]
     ) -> UInt8[np.ndarray, "chosen variables"]:
+        """Some rows, decoded now, or once for all with ``keep``."""
         if self._keep and self._kept is None:
             self._kept = self._decoded(range(len(self)))
         if self._kept is not None:
@@ -79,6 +80,7 @@ class ImageFiles(Images):
         return self._decoded(range(len(self))[rows] if isinstance(rows, slice) else rows.tolist())
 
     def take(self, rows: RowIndex) -> ImageFiles:
+        """Some of the files, in the given order; what was kept of them is kept."""
         chosen = as_rows(rows, len(self))
         numbers = range(len(self))[chosen] if isinstance(chosen, slice) else chosen.tolist()
         part = copy(self)

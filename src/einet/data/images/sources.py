@@ -51,9 +51,11 @@ class FolderSource(FileSource):
     """Files in a folder and the folders in it; final."""
 
     def read(self, number: int) -> bytes:
+        """The content of a file in the folder."""
         return (self.root / self.names[number]).read_bytes()
 
     def take(self, numbers: Iterable[int]) -> FolderSource:
+        """Some of the folder's files, in the given order."""
         return FolderSource(self.root, [self.names[number] for number in numbers])
 
 
@@ -69,6 +71,7 @@ class ZipSource(FileSource):
         self._lock = threading.Lock()
 
     def read(self, number: int) -> bytes:
+        """The content of a file, unpacked; one thread at a time."""
         try:
             with self._lock:
                 return self._archive.read(self.names[number])
@@ -76,6 +79,7 @@ class ZipSource(FileSource):
             raise ImageError(f"{self.describe(number)} cannot be unpacked: {e}") from e
 
     def take(self, numbers: Iterable[int]) -> ZipSource:
+        """Some of the archive's files, in the given order; the archive is opened once for all."""
         part = ZipSource(self.root, [self.names[number] for number in numbers], self._archive)
         part._lock = self._lock
         return part
