@@ -52,6 +52,7 @@ def main() -> None:
     available, absent = find_implementations(args)
     versions = {name: found["version"] for name, found in available.items()}
     stored = load(args.output) if args.output else []
+    check_nothing_is_lost(stored, absent, args.output)
     samples = samples_of(stored, versions) if args.resume else {}
     rows = summarise(samples, points, versions, absent)
     announce(rows, stored, args)
@@ -73,6 +74,16 @@ def main() -> None:
     print(tables.scaling(rows) if args.scaling else tables.comparison(rows))
     if args.output and args.output.parent == RESULTS:
         pages.renew()
+
+
+def check_nothing_is_lost(stored: list[dict], absent: dict[str, str], output: Path | None) -> None:
+    """Leave a file alone that has rows of what cannot be measured here."""
+    lost = sorted({row["implementation"] for row in stored if row["train_ms"]} & absent.keys())
+    if lost:
+        sys.exit(
+            f"{output} has rows of {', '.join(lost)}, which cannot be measured here: name another "
+            "file with --output"
+        )
 
 
 def is_done(history: list[dict], once_above: float | None) -> bool:

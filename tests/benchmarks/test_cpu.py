@@ -95,6 +95,23 @@ def test_points_that_were_never_measured_are_counted(monkeypatch, clock: Clock, 
     assert "6 processes of points that were never measured" in capsys.readouterr().err
 
 
+def test_rows_of_a_peer_that_is_gone_are_not_overwritten(monkeypatch, clock, tmp_path: Path):
+    output = tmp_path / "cpu.json"
+    arguments = ("--implementations", "einet", "libspn", "--output", output)
+    run(monkeypatch, *arguments)
+    before = output.read_text()
+
+    def interpreter(implementation, *args: object) -> Path:
+        if implementation.name == "libspn":
+            raise cpu.Unavailable("no such release")
+        return Path(sys.executable)
+
+    monkeypatch.setattr(cpu, "interpreter", interpreter)
+    with pytest.raises(SystemExit, match="has rows of libspn, which cannot be measured here"):
+        run(monkeypatch, *arguments)
+    assert output.read_text() == before
+
+
 def test_resume_needs_a_file(monkeypatch, clock: Clock):
     with pytest.raises(SystemExit):
         run(monkeypatch, "--resume")
