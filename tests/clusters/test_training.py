@@ -395,3 +395,148 @@ def test_files_that_are_no_checkpoints(x: Tensor, path: Path):
     Einet(GRAPH, einet.Gaussian(), 2).save(path)
     with pytest.raises(ValueError, match="is no checkpoint"):
         make().fit(x, checkpoint=path, resume=True, **OPTIONS)
+
+
+# -- what clusters share with fit ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_the_best_epoch_of_each_cluster(x: Tensor, together: int):
+    """Few rows and many parameters: each cluster's best epoch is not its last."""
+    train, valid, clusters = x[:45], x[45:], (x[:45].mean(1) > 3).long()
+    centres = torch.stack([train[clusters == number].mean(0) for number in range(2)])
+    nearest = torch.cdist(valid, centres).argmin(1)
+    model = ClusteredEinet(GRAPH, einet.Gaussian(), 6, 2, dtype=torch.float64)
+    history = model.fit(
+        train, valid, clusters=clusters, epochs=40, batch_size=10, patience=4, together=together,
+        progress=False,
+    )  # fmt: skip
+    assert sum(map(len, history.valid)) < 80
+    for number, (scores, best) in enumerate(zip(history.valid, history.best_epochs, strict=True)):
+        assert best is not None
+        assert scores[best] == max(scores)
+        assert len(scores) == min(40, best + 5)
+        score = model.einets[number].log_prob(valid[nearest == number]).mean().item()
+        assert score == pytest.approx(max(scores), rel=1e-6)
+    assert einet.ClusterHistory(**history.to_dict()) == history
+
+
+@pytest.mark.parametrize("together", [1, 4])
+def test_a_cluster_without_validation_rows_keeps_its_last_epoch(x: Tensor, together: int):
+    kind = (x.mean(1) > 2).long() + (x.mean(1) > 6).long()
+    some = x[kind == 0]
+    one, two = make(), make()
+    history = one.fit(x, some, clusters=kind, together=together, **OPTIONS)
+    two.fit(x, clusters=kind, together=together, **OPTIONS)
+    assert [bool(scores) for scores in history.valid] == [True, False, False]
+    assert history.best_epochs[1:] == [None, None]
+    for number in (1, 2):
+        assert same(one.einets[number], two.einets[number])
+
+
+@pytest.mark.parametrize("together", [2, 4])
+def test_hidden_cells_and_a_finish_together_as_alone(x: Tensor, together: int):
+    models = []
+    for count in (1, together):
+        model = make(dtype=torch.float64)
+        history = model.fit(
+            x.double(), x[:30].double(), hide=0.2, finish=2, together=count, **OPTIONS
+        )
+        assert all(len(train) == 5 for train in history.train)
+        models.append((model, history))
+    for one, two in zip(models[0][1].train, models[1][1].train, strict=True):
+        assert one == pytest.approx(two, rel=1e-9)
+    for p, q in zip(models[0][0].parameters(), models[1][0].parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_weights_of_rows(x: Tensor, together: int):
+    """Weights of 2 and 0 are rows twice and not at all, in one mini-batch of each cluster."""
+    clusters = torch.arange(90) % 3
+    weights = torch.arange(90) // 3 % 3
+    options = {**OPTIONS, "batch_size": 500, "together": together}
+    one, two = make(dtype=torch.float64), make(dtype=torch.float64)
+    padded = torch.where(weights.unsqueeze(1) > 0, x.double(), math.inf)
+    begun = [model.fit(x, clusters=clusters, **options) for model in (one, two)]
+    assert begun[0].train == begun[1].train
+    first = one.fit(padded, weights=weights, clusters=clusters, **options)
+    index = torch.arange(90).repeat_interleave(weights)
+    second = two.fit(x[index].double(), clusters=clusters[index], **options)
+    assert first.sizes == [20, 20, 20]
+    assert second.sizes == [30, 30, 30]
+    torch.testing.assert_close(one.weights, two.weights)
+    # Initial leaves are drawn from rows, of which there are more in one than in the other.
+    for mine, theirs in zip(first.train, second.train, strict=True):
+        assert mine[-1] == pytest.approx(theirs[-1], abs=1.0)
+    history = one.refine(x, weights=weights, epochs=1, progress=False)
+    expected = (one.log_prob(x[index].double())).mean().item()
+    assert history.train[0] <= expected + 1e-9
+
+
+@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("step", [3, 9, 14])
+def test_resume_with_validation_and_a_finish(
+    x: Tensor, path: Path, together: int, step: int, monkeypatch
+):
+    monkeypatch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", -1.0)
+    options: dict[str, Any] = {**OPTIONS, "valid": x[:30], "finish": 2, "together": together}
+    options["optimizer"] = StochasticEM(0.5, einet.Prior(sums=1.0, leaves=3.0))
+    whole = make()
+    expected = whole.fit(x, **options)
+    epochs = [0]
+
+    def crash(report: einet.EpochReport) -> None:
+        epochs[0] += 1
+        if epochs[0] == step:
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        make().fit(x, checkpoint=path, callbacks=crash, **options)
+    again = make()
+    finished = again.fit(x, checkpoint=path, resume=True, **options)
+    assert (finished.train, finished.valid) == (expected.train, expected.valid)
+    assert finished.best_epochs == expected.best_epochs
+    assert same(again, whole)
+
+
+def test_callbacks_know_the_cluster_and_can_stop(x: Tensor):
+    reports: list[einet.EpochReport] = []
+
+    def note(report: einet.EpochReport) -> None:
+        reports.append(report)
+        if report.cluster == 1 and report.epoch == 1:
+            report.stop()
+
+    model = make()
+    history = model.fit(x, callbacks=note, **OPTIONS)
+    assert [(r.cluster, r.epoch) for r in reports] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert history.stopped == "callback"
+    assert [len(train) for train in history.train] == [3, 2, 0]
+    assert (model.weights > 0).tolist() == [True, True, False]
+
+
+def test_gradients_can_be_resumed_in_the_midst_of_a_cluster(x: Tensor, path: Path, monkeypatch):
+    monkeypatch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", -1.0)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_COPIES", -1.0)
+    options: dict[str, Any] = {**OPTIONS, "epochs": 4}
+
+    def adam() -> einet.Gradient:
+        return einet.Gradient(torch.optim.Adam, lr=0.05)
+
+    whole = make()
+    whole.fit(x, optimizer=adam(), **options)
+
+    def crash(report: einet.EpochReport) -> None:
+        if report.cluster == 1 and report.epoch == 2:
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        make().fit(x, optimizer=adam(), checkpoint=path, callbacks=crash, **options)
+    again, epochs = make(), []
+    again.fit(
+        x, optimizer=adam(), checkpoint=path, resume=True,
+        callbacks=lambda report: epochs.append((report.cluster, report.epoch)), **options,
+    )  # fmt: skip
+    assert epochs[0] == (1, 2)
+    assert same(again, whole)

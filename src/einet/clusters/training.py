@@ -191,7 +191,8 @@ class ClusterTraining:
 
     def _teach(self, lesson: _Lesson, start: Einet, watch: Watch) -> bool:
         """One lesson; whether it could be given to its end."""
-        if not lesson.finishing and self._resumed is None:
+        if not lesson.finishing:
+            # In a run that goes on, too: priors ask for the units of the leaves.
             for number in lesson.clusters:
                 self._initialize(number, start)
         trainee, teacher = self._trainee(lesson)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -92,7 +92,11 @@ class LoaderRows(RowStream):
         return batch.to(self.device)
 
     def steps(self, batch_size: int) -> int | None:
-        return len(self._loader) if isinstance(self._loader, Sized) else None
+        try:
+            return len(self._loader)  # type: ignore[arg-type]
+        except TypeError:
+            # A loader has a length only if its data have.
+            return None
 
     def mini_batches(self, batch_size: int, generator: torch.Generator | None) -> Iterator[Batch]:
         before: Batch | None = None

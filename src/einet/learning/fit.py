@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch.nn.utils import parametrize
@@ -23,7 +23,8 @@ from einet.learning.learner import Learner, Objective
 from einet.learning.loop import Callback, EpochReport, Loop
 from einet.learning.objective import check_objective
 from einet.learning.schedules import linear
-from einet.learning.trainee import ModelTrainee, generator_of
+from einet.learning.snapshot import restore_numbers
+from einet.learning.trainee import ModelTrainee, generator_of, under
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
@@ -50,19 +51,19 @@ def fit(
     train: Any,
     valid: Any = None,
     *,
-    epochs: int = 25,
-    batch_size: int | None = None,
+    epochs: SupportsIndex = 25,
+    batch_size: SupportsIndex | None = None,
     optimizer: Learner | None = None,
     labels: Any = None,
     valid_labels: Any = None,
     observed: Any = None,
     valid_observed: Any = None,
     weights: Any = None,
-    patience: int | None = None,
+    patience: SupportsIndex | None = None,
     hide: float = 0.0,
-    finish: int = 0,
+    finish: SupportsIndex = 0,
     initialize: bool | None = None,
-    seed: int = 0,
+    seed: SupportsIndex = 0,
     device: torch.device | str | None = None,
     objective: Objective = "generative",
     transform: Transform | None = None,
@@ -170,6 +171,8 @@ def fit(
         most = max(1, _MOST_CELLS // model.num_variables)
         model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
     if state is not None:
+        # Priors ask for the units of the leaves before the loop takes up its state.
+        restore_numbers(model, under("last.", state[1]))
         for _, einet in model.weighted_einets():
             einet.initialized = True
     steps = rows.steps(size)

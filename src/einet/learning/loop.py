@@ -144,17 +144,20 @@ class Loop:
         self._keep()
         for call in self.after_epoch:
             call(self)
+            if self.stopped_by_callback:
+                self._keep(now=True)
         return self.stopped_by_callback
 
-    def _keep(self) -> None:
-        """Keep the present state now and then; it is checked to be sound before."""
-        now = time.perf_counter()
+    def _keep(self, now: bool = False) -> None:
+        """Keep the present state now, or now and then; it is checked to be sound before."""
+        time_now = time.perf_counter()
         # With validation the best state and the last one must tell of the same epochs.
-        if not (self.validated or self.finished) and now - self._copied < self._pause:
+        needed = now or self.validated or self.finished
+        if self.kept == self.done or (not needed and time_now - self._copied < self._pause):
             return
         self.read()
         self.trainee.keep_last(self.before + self.done - 1)
-        self.kept, self._copied = self.done, now
+        self.kept, self._copied = self.done, time_now
 
     def read(self) -> None:
         """Read what was measured since the last time: on a GPU that waits."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "restore_numbers"]
+
+
+@torch.no_grad()
+def restore_numbers(model: nn.Module, numbers: dict[str, Tensor]) -> None:
+    """Give a model those numbers of an earlier state that it has under the same names."""
+    for name, tensor in model.state_dict().items():
+        if name in numbers and numbers[name].shape == tensor.shape:
+            tensor.copy_(numbers[name])
 
 
 class Snapshot:
