@@ -14,7 +14,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @every_case
 def test_results_agree_with_the_cpu(case: Case):
     here = case.family
-    there = here.with_hyperparameters({name: value.cuda() for name, value in here.hyper.items()})
+    there = here.to("cuda")
     stored = case.parameters
     x = torch.stack([case.draw(reference, 20) for reference in case.references], -1)
     phi, raw = here.phi_of(stored), here.unconstrain(stored)
@@ -34,8 +34,7 @@ def test_results_agree_with_the_cpu(case: Case):
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_samples(case: Case, dtype: torch.dtype):
-    hyper = {name: value.cuda() for name, value in case.family.hyper.items()}
-    family, size = case.family.with_hyperparameters(hyper), 20_000
+    family, size = case.family.to("cuda"), 20_000
     stored = family.project(case.parameters.cuda().to(dtype)).expand(size, -1, -1)
     x = family.sample(stored, torch.Generator("cuda").manual_seed(0))
     assert torch.equal(x, family.sample(stored, torch.Generator("cuda").manual_seed(0)))
@@ -50,8 +49,7 @@ def test_samples(case: Case, dtype: torch.dtype):
 
 @every_case
 def test_an_m_step_can_be_captured(case: Case):
-    family = case.family.expand(3)
-    family = family.with_hyperparameters({n: value.cuda() for n, value in family.hyper.items()})
+    family = case.family.expand(3).to("cuda")
     phi = family.random_phi((5, 3)).cuda()
 
     def m_step() -> torch.Tensor:

@@ -30,9 +30,7 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
     if data is None:
         for block in leaf.leaf_blocks:
             K, pairs, _ = block.stored.shape
-            family = block.family
-            here = {name: value.cpu() for name, value in family.hyper.items()}
-            phi = family.with_hyperparameters(here).random_phi((K, pairs), generator)
+            phi = block.family.to("cpu").random_phi((K, pairs), generator)
             block.stored.copy_(block.from_phi(phi))
         return
     if len(data) > _MOST_ROWS:
@@ -43,12 +41,8 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
     for group in leaf.family_groups:
         columns = group.variables.to(device)
         x, observed = data.x[:, columns].double(), data.mask[:, columns]
-        family = group.family
-        here = {name: value.to(device) for name, value in family.hyper.items()}
-        family = family.with_hyperparameters(here).adapt(x, observed)
-        group.adopt(family.with_hyperparameters(
-            {name: value.to(group.variables.device) for name, value in family.hyper.items()}
-        ))  # fmt: skip
+        family = group.family.to(device).adapt(x, observed)
+        group.adopt(family.to(group.variables.device))
         x = torch.where(observed, x, family.filler)
         average = _average(family, x, observed)
         for block in leaf.leaf_blocks:

@@ -53,8 +53,7 @@ def initialize_from_clusters(model: Passes, data: Batch, generator: torch.Genera
         clusters = kmeans(rows, count, seed=seed, max_iterations=_MOST_ITERATIONS)
         for group in model.leaf.family_groups:
             columns = group.variables.to(data.x.device)
-            here = {name: value.to(columns.device) for name, value in group.family.hyper.items()}
-            family = group.family.with_hyperparameters(here)
+            family = group.family.to(columns.device)
             phi = _averages(family, data.x[:, columns], data.mask[:, columns], clusters)
             for block in model.leaf.leaf_blocks:
                 if block.group is group:

@@ -9,20 +9,37 @@ from copy import copy
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
-__all__ = ["ExponentialFamily"]
+__all__ = ["ExponentialFamily", "as_values"]
 
 # In place of typing.Self, which the run-time checks of the tests cannot read in methods.
 Family = TypeVar("Family", bound="ExponentialFamily")
 
 
+def as_values(
+    x: Real[Tensor, "*batch"] | Bool[Tensor, "*batch"], parameters: Float[Tensor, "*batch2"]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch2"]]:
+    """Both in one floating type: the wider of the two, or the parameters' for integer values.
+
+    Example:
+        >>> x, parameters = as_values(torch.tensor([5]), torch.tensor([0.3]))
+        >>> x.dtype, parameters.dtype
+        (torch.float32, torch.float32)
+    """
+    kind = parameters.dtype
+    if x.is_floating_point():
+        kind = torch.promote_types(x.dtype, kind)
+    return x.to(kind), parameters.to(kind)
+
+
 class ExponentialFamily(ABC):
     r"""A univariate exponential family, :math:`p(x) = h(x)\exp(\theta^\top T(x) - A(\theta))`.
 
-    This class is also the guide to adding a family: one file, one final subclass, one line in
-    ``families/__init__.py``, and one line in the list of ``tests/families/cases.py``.
+    This class is also the guide to adding a family: one file with one final subclass under
+    :func:`~einet.families.register`, its name in ``families/__init__.py``, and one entry in the
+    list of ``tests/families/cases.py``. A family outside this package needs the first only.
 
     **Shapes.** Everything is vectorised over variables. Values are ``x[..., V]``; natural
     parameters θ, expectation parameters φ and statistics T carry one more axis at the end,
@@ -49,6 +66,8 @@ class ExponentialFamily(ABC):
     support: ClassVar[str]
     #: Some value inside the support of every member, put where data are missing.
     filler: ClassVar[float] = 0.0
+    #: Whether it is a distribution over whole numbers: its densities are probabilities.
+    discrete: ClassVar[bool] = False
     #: Whether bounds keep the densities of a value, under any two members, within a factor that
     #: float32 can hold. Leaves that are not so may get sums of their own: see ``sums="linear"``.
     bounded: ClassVar[bool] = False
@@ -144,13 +163,14 @@ class ExponentialFamily(ABC):
 
     def log_interval(
         self,
-        low: Float[Tensor, "*batch"],
-        high: Float[Tensor, "*batch"],
+        low: Real[Tensor, "*batch"],
+        high: Real[Tensor, "*batch"],
         parameters: Float[Tensor, "*batch2 P"],
     ) -> Float[Tensor, "*batch3"]:
         """log P(low < x ≤ high) under stored parameters, with broadcasting; either may be infinite.
 
-        Only families over the reals that have a distribution function to compute it by define it.
+        Types are as in :meth:`log_prob`. Only families over the reals that have a distribution
+        function to compute it by define it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} leaves do not know the probabilities of intervals"
@@ -174,9 +194,16 @@ class ExponentialFamily(ABC):
     # -- shared machinery (not to be overridden) -----------------------------------------------
 
     def log_prob(
-        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+        self,
+        x: Real[Tensor, "*batch"] | Bool[Tensor, "*batch"],
+        parameters: Float[Tensor, "*batch2 P"],
     ) -> Float[Tensor, "*batch3"]:
-        """Log density of ``x`` under stored parameters, with broadcasting."""
+        """Log density of ``x`` under stored parameters, with broadcasting.
+
+        It is computed, and given, in the wider of the two floating types; values that are integers
+        or bools take the parameters' type.
+        """
+        x, parameters = as_values(x, parameters)
         theta = self.theta_of(parameters)
         log_h = self.log_h(x)
         inner = (theta * self.T(x)).sum(-1) - self.A(theta)
@@ -186,6 +213,12 @@ class ExponentialFamily(ABC):
         """The same family with its per-variable hyper-parameters gathered at ``index``."""
         return self.with_hyperparameters(
             {name: value if value.ndim == 0 else value[index] for name, value in self.hyper.items()}
+        )
+
+    def to(self: Family, device: torch.device | str) -> Family:
+        """The same family with its hyper-parameters on ``device``."""
+        return self.with_hyperparameters(
+            {name: value.to(device) for name, value in self.hyper.items()}
         )
 
     @property

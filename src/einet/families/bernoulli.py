@@ -18,10 +18,12 @@ from einet.families.arithmetic import (
 )
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper
+from einet.families.registry import register
 
 __all__ = ["Bernoulli"]
 
 
+@register
 class Bernoulli(ExponentialFamily):
     r"""Bernoulli :math:`p(x) = p^x (1-p)^{1-x}` over {0, 1}.
 
@@ -40,6 +42,7 @@ class Bernoulli(ExponentialFamily):
     hyperparameters: ClassVar = ("min_probability",)
     kernel: ClassVar = "binary"
     support: ClassVar = "0 or 1"
+    discrete: ClassVar = True
     bounded: ClassVar = True
 
     def __init__(self, min_probability: Numbers = 1e-6) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from einet.families.arithmetic import from_interval, log_standard_gamma, to_interval
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_order
+from einet.families.registry import register
 
 __all__ = ["Beta"]
 
@@ -22,6 +23,7 @@ _STEPS = 10
 _WIDEST = (1e-9, 1e9)
 
 
+@register
 class Beta(ExponentialFamily):
     r"""Beta :math:`p(x) = x^{\alpha-1} (1-x)^{\beta-1} / B(\alpha, \beta)` over the open (0, 1).
 

@@ -19,10 +19,12 @@ from einet.families.arithmetic import (
 )
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths
+from einet.families.registry import register
 
 __all__ = ["Binomial"]
 
 
+@register
 class Binomial(ExponentialFamily):
     r"""Binomial :math:`p(x) = \binom{n}{x} p^x (1-p)^{n-x}` over {0, …, n}.
 
@@ -42,6 +44,7 @@ class Binomial(ExponentialFamily):
 
     hyperparameters: ClassVar = ("n", "min_probability")
     support: ClassVar = "integers from 0 to n"
+    discrete: ClassVar = True
 
     def __init__(
         self,

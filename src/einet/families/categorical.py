@@ -12,11 +12,13 @@ from torch import Tensor
 from einet.families.arithmetic import is_whole
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths
+from einet.families.registry import register
 from einet.families.simplex import floored_simplex
 
 __all__ = ["Categorical"]
 
 
+@register
 class Categorical(ExponentialFamily):
     r"""Categorical :math:`p(x) = p_x` over {0, …, C − 1}.
 
@@ -42,6 +44,7 @@ class Categorical(ExponentialFamily):
     hyperparameters: ClassVar = ("num_categories", "min_probability")
     kernel: ClassVar = "table"
     support: ClassVar = "integers from 0 to num_categories - 1"
+    discrete: ClassVar = True
     bounded: ClassVar = True
     #: Files of earlier releases do not say.
     numeric: bool = False

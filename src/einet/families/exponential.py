@@ -12,6 +12,7 @@ from torch import Tensor
 from einet.families.arithmetic import finite, from_interval, to_interval
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
+from einet.families.registry import register
 
 __all__ = ["Exponential"]
 
@@ -19,6 +20,7 @@ __all__ = ["Exponential"]
 _LARGEST = 1e30
 
 
+@register
 class Exponential(ExponentialFamily):
     r"""Exponential :math:`p(x) = \frac{1}{\mu} e^{-x/\mu}` over [0, ∞).
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from einet.families.arithmetic import finite, from_interval, log_standard_gamma, to_interval
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_order
+from einet.families.registry import register
 
 __all__ = ["Gamma"]
 
@@ -23,6 +24,7 @@ _CONCENTRATED = 1e-8
 _NEAR_ZERO = 1e-6
 
 
+@register
 class Gamma(ExponentialFamily):
     r"""Gamma :math:`p(x) = \beta^\alpha x^{\alpha-1} e^{-\beta x} / \Gamma(\alpha)` over (0, ∞).
 

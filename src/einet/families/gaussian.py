@@ -6,12 +6,13 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from einet.families.arithmetic import finite, from_interval, to_interval
-from einet.families.base import ExponentialFamily
+from einet.families.base import ExponentialFamily, as_values
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
+from einet.families.registry import register
 
 __all__ = ["Gaussian"]
 
@@ -19,6 +20,7 @@ __all__ = ["Gaussian"]
 _LARGEST = 1e30
 
 
+@register
 class Gaussian(ExponentialFamily):
     r"""Gaussian :math:`\mathcal{N}(\mu, \sigma^2)`.
 
@@ -145,10 +147,12 @@ class Gaussian(ExponentialFamily):
 
     def log_interval(
         self,
-        low: Float[Tensor, "*batch"],
-        high: Float[Tensor, "*batch"],
+        low: Real[Tensor, "*batch"],
+        high: Real[Tensor, "*batch"],
         parameters: Float[Tensor, "*batch2 P"],
     ) -> Float[Tensor, "*batch3"]:
+        low, parameters = as_values(low, parameters)
+        high, parameters = as_values(high, parameters)
         mean, deviation = self.mean(parameters), self.variance(parameters).sqrt()
         a, b = (low - mean) / deviation, (high - mean) / deviation
         # On the side where Φ is small: on the other one both bounds would be rounded to 1.

@@ -12,6 +12,7 @@ from torch import Tensor
 from einet.families.arithmetic import finite, from_interval, is_whole, to_interval
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper
+from einet.families.registry import register
 
 __all__ = ["Poisson"]
 
@@ -21,6 +22,7 @@ _LARGEST_DRAWN = 1e9
 _LARGEST = 1e30
 
 
+@register
 class Poisson(ExponentialFamily):
     r"""Poisson :math:`p(x) = \lambda^x e^{-\lambda} / x!` over {0, 1, 2, …}.
 
@@ -38,6 +40,7 @@ class Poisson(ExponentialFamily):
 
     hyperparameters: ClassVar = ("min_rate",)
     support: ClassVar = "integers from 0"
+    discrete: ClassVar = True
 
     def __init__(self, min_rate: Numbers = 1e-6) -> None:
         self.min_rate = as_hyper("min_rate", min_rate, above=0, below=math.inf)

@@ -25,7 +25,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from einet.data.images import Images
-from einet.families import ExponentialFamily, Poisson
+from einet.families import ExponentialFamily
 from einet.imaging.colour import COLOUR_LEVELS, as_colour, to_ycocg, to_ycocg_linear
 from einet.inference.bins import bin_log_prob
 from einet.models.base import Model
@@ -135,7 +135,7 @@ def measure(
 def method_for(model: Model) -> Method:
     """The exact way to probabilities of grey values, or the bound where there is none."""
     kinds = {type(family) for family in _families(model)}
-    counts = [_counts(family) for family in _families(model)]
+    counts = [family.discrete for family in _families(model)]
     if all(counts):
         return "discrete"
     if any(counts):
@@ -253,11 +253,6 @@ def _families(model: Model) -> list[ExponentialFamily]:
         return [family for part in model.models for family in _families(part)]
     assert isinstance(model, Einet)
     return [group.family for group in model.leaf.family_groups]
-
-
-def _counts(family: ExponentialFamily) -> bool:
-    """Whether it is a distribution over whole numbers."""
-    return family.num_states is not None or isinstance(family, Poisson)
 
 
 def _parts(images: Any, num_variables: int) -> Iterator[Tensor]:

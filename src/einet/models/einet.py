@@ -20,7 +20,7 @@ from einet.engine.m_step import m_step
 from einet.engine.pseudo_counts import check_pseudo_counts
 from einet.engine.root import class_posterior, log_sum_classes, mask_classes
 from einet.engine.statistics import EinetStatistics
-from einet.families import FAMILIES, ExponentialFamily
+from einet.families import ExponentialFamily, check_registered
 from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
@@ -215,10 +215,8 @@ class Einet(EinetDistribution, Model):
     def check_support(self, batch: Batch, name: str) -> None:
         """Raise if an observed value has density zero whatever the parameters."""
         for group in self.leaf.family_groups:
-            family = group.family
+            family = group.family.to(batch.x.device)
             columns = group.variables.to(batch.x.device)
-            moved = {key: value.to(batch.x.device) for key, value in family.hyper.items()}
-            family = family.with_hyperparameters(moved)
             for start in range(0, len(batch), 4096):
                 part = batch[slice(start, start + 4096)]
                 x = torch.where(part.mask, part.x.double(), family.filler)[:, columns]
@@ -307,13 +305,9 @@ class Einet(EinetDistribution, Model):
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         families = []
         for group in self.leaf.family_groups:
-            name = type(group.family).__name__
-            if FAMILIES.get(name) is not type(group.family):
-                raise ValueError(
-                    f"the family {name} could not be loaded again: add it to "
-                    f"einet.families.FAMILIES, which holds {', '.join(FAMILIES)}"
-                )
-            families.append({"name": name, "config": group.family.config()})
+            family = group.family
+            check_registered(family)
+            families.append({"name": type(family).__name__, "config": family.config()})
         return {
             "kind": "Einet",
             "dtype": common_dtype(self),
