@@ -1,4 +1,5 @@
 import random
+import warnings
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,10 @@ def test_the_benchmark_structure():
 def test_trees_are_binary_balanced_and_private(
     num_variables: int, depth: int, replicas: int, seed: int
 ):
-    graph = random_trees(num_variables, depth, replicas, seed)
+    with warnings.catch_warnings():
+        # Of depths that cannot be reached, which the next test is about.
+        warnings.simplefilter("ignore", UserWarning)
+        graph = random_trees(num_variables, depth, replicas, seed)
     assert graph.root == 0
     assert len(graph.partitions_of(0)) == replicas
     children = [child for partition in graph.partitions for child in partition.children]
@@ -33,8 +37,18 @@ def test_trees_are_binary_balanced_and_private(
     assert leaf_sizes <= {1} if size <= 1 else all(abs(leaf - size) < 1 for leaf in leaf_sizes)
 
 
+@pytest.mark.parametrize(("num_variables", "deepest"), [(2, 1), (4, 2), (5, 3), (8, 3), (9, 4)])
+def test_a_depth_that_cannot_be_reached_is_warned_of(num_variables: int, deepest: int):
+    graph = random_trees(num_variables, deepest, replicas=2)
+    assert len(graph.layers()) == deepest + 1
+    match = f"depth=6 .*num_variables={num_variables}: .* at depth {deepest}, which is used"
+    with pytest.warns(UserWarning, match=match):
+        assert random_trees(num_variables, depth=6, replicas=2) == graph
+
+
 def test_a_large_depth_ends_in_single_variables():
-    graph = random_trees(5, depth=100, replicas=2)
+    with pytest.warns(UserWarning, match="depth=100"):
+        graph = random_trees(5, depth=100, replicas=2)
     assert sorted(graph.variables(leaf) for leaf in graph.leaves) == sorted(
         2 * [(variable,) for variable in range(5)]
     )
@@ -79,7 +93,9 @@ def test_splits_are_uniform():
 
 @pytest.mark.parametrize(("num_variables", "depth"), [(7, 0), (1, 0), (1, 3)])
 def test_a_root_that_is_not_split(num_variables: int, depth: int):
-    graph = random_trees(num_variables, depth, replicas=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if depth else "error", UserWarning)
+        graph = random_trees(num_variables, depth, replicas=1)
     assert graph == RegionGraph(num_variables, [(1 << num_variables) - 1], [])
     with pytest.raises(ValueError, match=f"replicas must be 1 .*depth={depth}.*, got 2"):
         random_trees(num_variables, depth, replicas=2)

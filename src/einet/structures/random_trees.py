@@ -1,6 +1,7 @@
 """Random binary trees, the structure of RAT-SPNs."""
 
 import random
+import warnings
 
 from einet._checks import as_int
 from einet.structures.graph import RegionGraph
@@ -14,8 +15,8 @@ def random_trees(num_variables: int, depth: int, replicas: int, seed: int = 0) -
 
     Each replica splits the set of all variables at random into two halves of equal size (up to
     one variable), and each half again, ``depth`` times over, which makes ``2 ** depth`` leaves.
-    A region of a single variable is not split further, so a ``depth`` beyond
-    ``log2(num_variables)`` is allowed and ends in leaves of one variable. Every replica is one
+    A region of a single variable is not split further: a ``depth`` beyond
+    ``log2(num_variables)``, rounded up, changes nothing and is warned of. Every replica is one
     partition of the root; replicas share no other region, even where scopes coincide.
 
     Args:
@@ -46,6 +47,15 @@ def random_trees(num_variables: int, depth: int, replicas: int, seed: int = 0) -
             f"replicas must be 1 where the root is not split (depth={depth}, "
             f"num_variables={num_variables}), got {replicas}"
         )
+    # The larger half of n variables has ⌈n/2⌉ of them, so that ⌈log2 n⌉ splits leave one in each.
+    deepest = (num_variables - 1).bit_length()
+    if depth > deepest:
+        warnings.warn(
+            f"depth={depth} cannot be reached with num_variables={num_variables}: trees end in "
+            f"leaves of one variable at depth {deepest}, which is used",
+            stacklevel=2,
+        )
+        depth = deepest
     scopes = [(1 << num_variables) - 1]
     partitions: list[tuple[int, tuple[int, int]]] = []
     for _ in range(0 if root_is_leaf else replicas):
