@@ -19,7 +19,7 @@ def edges(*inner: float) -> Tensor:
 
 
 def trained(num_variables: int, dtype: torch.dtype = torch.float64, **options) -> einet.Einet:
-    graph = einet.random_trees(num_variables, depth=2, replicas=2)
+    graph = einet.random_trees(num_variables, depth=min(2, num_variables - 1), replicas=2)
     model = einet.Einet(graph, einet.Gaussian(), num_sums=3, dtype=dtype, **options)
     data = 10 * torch.randn(50, num_variables, generator=torch.manual_seed(0)).cumsum(1)
     model.initialize(data)

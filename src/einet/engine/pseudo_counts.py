@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet.data.batch import Batch
+from einet.kernels.leaf import add_statistics, torch_kernel
 from einet.kernels.memory import NodeRows
-from einet.kernels.torch.leaf import add_statistics
 from einet.layers import FamilyGroup, LeafBlock, LeafPrior, SumLayer
 
 __all__ = ["PseudoCounts", "check_pseudo_counts", "leaf_centres"]
@@ -145,8 +145,8 @@ class _Centre:
         V, device = total.shape[1], total.device
         leaf = NodeRows(torch.zeros(1, dtype=torch.long), 0, 1)
         columns = torch.arange(V, device=device).unsqueeze(0)
-        wide = 0 if group.family.kernel == "table" else group.num_statistics
-        step = max(64, _PART_BYTES // (8 * V * (4 + wide)))
+        numbers = 3 + torch_kernel(group.family.kernel).numbers(group.family)
+        step = max(64, _PART_BYTES // (8 * V * numbers))
         for start in range(0, len(batch), step):
             part = batch[slice(start, start + step)].to(device)
             flow = total.new_ones(len(part)) if part.weights is None else part.weights.double()

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Real
@@ -59,9 +59,10 @@ class ExponentialFamily(ABC):
 
     #: Names of the attributes that hold per-variable hyper-parameters (each ``[]`` or ``[V]``).
     hyperparameters: ClassVar[tuple[str, ...]] = ()
-    #: Which leaf kernel evaluates θ·T(x): a matrix product, a look-up of θ at an integer x, or a
-    #: fused kernel that has no need of θ, of Gaussians ("centred") and of Bernoullis ("binary").
-    kernel: ClassVar[Literal["product", "table", "centred", "binary"]] = "product"
+    #: Which leaf kernel evaluates θ·T(x), by its name in ``kernels/leaf.py``: "product" serves all
+    #: families, "table" looks θ up at an integer x. On the fused path "centred" and "binary" have
+    #: no need of θ, but of the parameters and hyper-parameters of Gaussian and Bernoulli.
+    kernel: ClassVar[str] = "product"
     #: The support in words, for error messages.
     support: ClassVar[str]
     #: Some value inside the support of every member, put where data are missing.

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from einet.engine.passes import Passes
 from einet.inference.distribution import Distribution
+from einet.kernels.leaf import TABLE, log_values
 from einet.kernels.memory import block_bytes
 from einet.kernels.nodes import scaled
-from einet.kernels.torch.leaf import Evidence, log_values
 from einet.layers import LeafBlock
 
 __all__ = ["bin_log_prob"]
@@ -92,8 +92,7 @@ def _leaf_values(
     total = torch.zeros(shape, dtype=torch.float64, device=bins.device)
     for block, first, table in tables:
         states = bins[:, block.group.variables].T.long().contiguous()
-        nothing = total.new_zeros(len(states))
-        evidence = Evidence(None, states, None, nothing, None, len(bins))
+        evidence = TABLE.of_states(states)
         K, n, s, _ = table.shape
         theta, columns = table.flatten(1, 2), block.columns[first : first + n]
         for part, rows, values in log_values(theta, theta.new_zeros(K, n * s), columns, evidence):

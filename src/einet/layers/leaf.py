@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import fused as use_fused
+from einet.kernels.leaf import add_statistics, log_values
+from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out
 from einet.kernels.memory import block_bytes
 from einet.kernels.nodes import scale_, scaled
-from einet.kernels.torch import leaf as kernel
-from einet.kernels.torch.leaf import Evidence, FusedEvidence
 from einet.layers.base import Visits
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
 from einet.structures import RegionGraph
@@ -138,20 +138,19 @@ class LeafLayer(nn.Module):
         natural = [b.natural() for b in self.leaf_blocks] if natural is None else natural
         alone = len(self.family_groups) == 1
         total = None if alone else m.new_zeros(v.shape)
-        for block, (theta, A), seen in zip(self.leaf_blocks, natural, evidence, strict=True):
-            assert isinstance(seen, Evidence)
-            peaks = block.log_peaks() if maximise and seen.observed is not None else None
-            pieces = kernel.log_values(theta, A, block.columns, seen, peaks)
-            for part, columns, log_values in pieces:
+        for block, (theta, A), data in zip(self.leaf_blocks, natural, evidence, strict=True):
+            assert isinstance(data, Evidence)
+            peaks = block.log_peaks() if maximise and data.observed is not None else None
+            for part, columns, values in log_values(theta, A, block.columns, data, peaks):
                 if total is not None:
-                    block.rows.add_(total[:, :, columns], part, log_values)
+                    block.rows.add_(total[:, :, columns], part, values)
                     continue
-                its_v = block.rows.view(v[:, :, columns], part)
-                its_m = block.rows.view(m[:, columns], part)
-                if its_v is not None and its_m is not None:
-                    scale_(log_values, its_v, its_m)
+                part_v = block.rows.view(v[:, :, columns], part)
+                part_m = block.rows.view(m[:, columns], part)
+                if part_v is not None and part_m is not None:
+                    scale_(values, part_v, part_m)
                 else:
-                    new_v, new_m = scaled(log_values, v.dtype)
+                    new_v, new_m = scaled(values, v.dtype)
                     block.rows.put_(v[:, :, columns], part, new_v)
                     block.rows.put_(m[:, columns], part, new_m)
         if total is not None:
@@ -167,13 +166,13 @@ class LeafLayer(nn.Module):
         from einet.kernels.triton import leaf as triton
 
         alone = len(self.family_groups) == 1
-        out = triton.Out(v, m, None if alone else m.new_zeros(v.shape))
-        for number, (block, seen) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
-            assert isinstance(seen, FusedEvidence)
+        out = Out(v, m, None if alone else m.new_zeros(v.shape))
+        for number, (block, data) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
+            assert isinstance(data, FusedEvidence)
             given = None if natural is None else natural[number]
-            if given is None and seen.kind == "product":
+            if given is None and data.kernel.by_family:
                 given = block.natural()
-            triton.values(block.pairs, seen, given, out)
+            triton.values(block.pairs, data, given, out)
         if not alone:
             triton.scale_values(out)
 
@@ -185,8 +184,8 @@ class LeafLayer(nn.Module):
     ) -> list[LeafStatistics]:
         """Σ p_L and Σ p_L T(x) of every block for posterior leaf probabilities p_L, added up."""
         into = into or self.empty_statistics()
-        for block, seen, statistic in zip(self.leaf_blocks, evidence, into, strict=True):
-            _add_statistics(block, seen, flow, statistic)
+        for block, data, statistic in zip(self.leaf_blocks, evidence, into, strict=True):
+            _add_statistics(block, data, flow, statistic)
         return into
 
     @torch.no_grad()
@@ -198,16 +197,16 @@ class LeafLayer(nn.Module):
         prior: LeafPrior | None = None,
     ) -> None:
         """A whole M-step of the leaves, from the batch alone: what stochastic EM does."""
-        for block, seen in zip(self.leaf_blocks, evidence, strict=True):
-            if isinstance(seen, FusedEvidence):
+        for block, data in zip(self.leaf_blocks, evidence, strict=True):
+            if isinstance(data, FusedEvidence):
                 from einet.kernels.triton import leaf as triton
 
                 centres = None if prior is None else prior.at(block.group)
                 pseudo = None if prior is None else prior.count
-                if triton.step(block.pairs, seen, flow, step_size, pseudo, centres):
+                if triton.step(block.pairs, data, flow, step_size, pseudo, centres):
                     continue
             statistic = block.empty_statistics()
-            _add_statistics(block, seen, flow, statistic)
+            _add_statistics(block, data, flow, statistic)
             block.update_(statistic, step_size, prior)
 
     def empty_statistics(self) -> list[LeafStatistics]:
@@ -273,12 +272,12 @@ class _Leaves(torch.autograd.Function):
 
 
 def _add_statistics(
-    block: LeafBlock, seen: AnyEvidence, flow: Tensor, statistic: LeafStatistics
+    block: LeafBlock, data: AnyEvidence, flow: Tensor, statistic: LeafStatistics
 ) -> None:
     total, weighted = statistic.total, statistic.weighted
-    if isinstance(seen, FusedEvidence):
+    if isinstance(data, FusedEvidence):
         from einet.kernels.triton import leaf as triton
 
-        triton.add_statistics(block.pairs, seen, flow, total, weighted)
+        triton.add_statistics(block.pairs, data, flow, total, weighted)
     else:
-        kernel.add_statistics(flow, block.rows, block.columns, seen, total, weighted)
+        add_statistics(flow, block.rows, block.columns, data, total, weighted)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor, nn
 
 from einet.families import ExponentialFamily
+from einet.kernels.leaf import evidence_of, fused_kernel
+from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Pairs
 from einet.kernels.memory import NodeRows, block_bytes, spacing
-from einet.kernels.torch.leaf import Evidence, FusedEvidence
 from einet.layers.base import copies
-
-if TYPE_CHECKING:
-    from einet.kernels.triton.leaf import Pairs
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafPrior", "LeafStatistics", "grouped"]
 
@@ -83,13 +80,13 @@ class FamilyGroup(nn.Module):
     ) -> Evidence:
         """What leaves of this family need to know of the data."""
         every, columns = slice(0, len(self.variables)), NodeRows(self.variables, *self._spacing)
-        mine = columns.take(x.T, every, "x").T.double()
-        seen = None if observed is None else columns.take(observed.T, every, "seen").T
-        if seen is not None and bool(seen.all()):
-            seen = None
-        if seen is not None:
-            mine = torch.where(seen, mine, self._family.filler)
-        return Evidence.of(self.family, mine, seen)
+        values = columns.take(x.T, every, "x").T.double()
+        present = None if observed is None else columns.take(observed.T, every, "present").T
+        if present is not None and bool(present.all()):
+            present = None
+        if present is not None:
+            values = torch.where(present, values, self._family.filler)
+        return evidence_of(self.family, values, present)
 
     def fused_evidence(
         self,
@@ -99,9 +96,10 @@ class FamilyGroup(nn.Module):
         """The same for the fused kernels."""
         from einet.kernels.triton import leaf as triton
 
-        # Only the product asks the family itself; the others read its hyper-parameters.
-        family = self.family if self._family.kernel == "product" else self._family
-        return triton.evidence(family, self.raw_hyper, self.variables, x, observed)
+        kernel = fused_kernel(self._family.kernel)
+        # Most read hyper-parameters as they are kept, and spare themselves the conversion.
+        family = self.family if kernel.by_family else self._family
+        return triton.evidence(kernel, family, self.raw_hyper, self.variables, x, observed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,8 +222,6 @@ class LeafBlock(nn.Module):
     @property
     def pairs(self) -> Pairs:
         """This block as the fused kernels know it."""
-        from einet.kernels.triton.leaf import Pairs
-
         stored = self.stored.detach().contiguous()
         return Pairs(self.leaves, self.columns, stored, self.group.raw_hyper)
 

@@ -10,7 +10,7 @@ import torch
 
 import einet
 from einet.kernels import dispatch
-from einet.kernels.torch.leaf import Evidence, FusedEvidence
+from einet.kernels.leaf_kernel import Evidence, FusedEvidence
 from tests.kernels.triton.leaf_check import (
     DEVICES,
     INF,

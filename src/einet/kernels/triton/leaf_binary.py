@@ -10,12 +10,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from einet.kernels.torch.leaf import FusedEvidence
+from einet.families import ExponentialFamily
+from einet.kernels.leaf_kernel import Added, FusedEvidence, FusedLeafKernel, Out, Pairs
+from einet.kernels.triton import leaf_evidence
 from einet.kernels.triton.leaf_common import (
     ENOUGH,
-    Added,
-    Out,
-    Pairs,
     cdiv,
     combine,
     forward_tile,
@@ -26,7 +25,7 @@ from einet.kernels.triton.leaf_common import (
 )
 from einet.kernels.triton.leaf_evidence import WORD
 
-__all__ = ["add_statistics", "forward", "statistics_tile", "step"]
+__all__ = ["KERNEL", "BinaryKernel", "statistics_tile"]
 
 # Warps that keep a large GPU busy.
 _FULL = 4 * ENOUGH
@@ -92,12 +91,12 @@ def _forward(
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
 
-def forward(
-    pairs: Pairs, seen: FusedEvidence, out: Out, natural: tuple[Tensor, Tensor] | None = None
+def _launch_forward(
+    pairs: Pairs, evidence: FusedEvidence, natural: tuple[Tensor, Tensor] | None, out: Out
 ) -> None:
     """Log probabilities of a block of leaves; by θ and A where given."""
     n, s, K, count = pairs.sizes
-    bits, batch = seen.cells, seen.batch
+    bits, batch = evidence.cells, evidence.batch
     if natural is None:
         logs = torch.empty(count, 2, K, dtype=torch.float32, device=bits.device)
         size = min(32, power_of_2(K))
@@ -194,23 +193,9 @@ def statistics_tile(n: int, s: int, K: int) -> dict[str, int]:
     return {"BR": rows, "BK": entries, "BB": 128 // rows, "num_warps": 4 if few else 1}
 
 
-def step(
-    pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: Tensor, added: Added | None = None
-) -> None:
-    """A step of stochastic EM, in place."""
-    _launch_backward(pairs, seen, flow, step_size, None, None, added)
-
-
-def add_statistics(
-    pairs: Pairs, seen: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
-) -> None:
-    """Add Σ p and Σ p x."""
-    _launch_backward(pairs, seen, flow, None, total, weighted)
-
-
 def _launch_backward(
     pairs: Pairs,
-    seen: FusedEvidence,
+    evidence: FusedEvidence,
     flow: Tensor,
     step_size: Tensor | None,
     total: Tensor | None,
@@ -218,7 +203,7 @@ def _launch_backward(
     added: Added | None = None,
 ) -> None:
     n, s, K, count = pairs.sizes
-    bits = seen.cells
+    bits = evidence.cells
     tile = statistics_tile(n, s, K)
     unused = pairs.stored
     launch(
@@ -230,6 +215,50 @@ def _launch_backward(
         unused if added is None else added.centres,
         unused if total is None else total,
         unused if weighted is None else weighted,
-        s, K, seen.batch, count, bits.shape[1],
+        s, K, evidence.batch, count, bits.shape[1],
         UPDATE=step_size is not None, PRIOR=added is not None, WORD=WORD, **tile,
     )  # fmt: skip
+
+
+class BinaryKernel(FusedLeafKernel):
+    """Bernoullis. Cells hold two bits a sample, many samples a word (int32)."""
+
+    def evidence(
+        self,
+        family: ExponentialFamily,
+        hyper: dict[str, Tensor],
+        variables: Tensor,
+        x: Tensor,
+        observed: Tensor | None,
+    ) -> FusedEvidence:
+        return FusedEvidence(self, len(x), leaf_evidence.bits(x, observed, variables))
+
+    def values(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        natural: tuple[Tensor, Tensor] | None,
+        out: Out,
+    ) -> None:
+        _launch_forward(pairs, evidence, natural, out)
+
+    def add_statistics(
+        self, pairs: Pairs, evidence: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
+    ) -> None:
+        _launch_backward(pairs, evidence, flow, None, total, weighted)
+
+    def can_step(self, pairs: Pairs) -> bool:
+        return True
+
+    def step(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        flow: Tensor,
+        step_size: Tensor,
+        added: Added | None,
+    ) -> None:
+        _launch_backward(pairs, evidence, flow, step_size, None, None, added)
+
+
+KERNEL = BinaryKernel()

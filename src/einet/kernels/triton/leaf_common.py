@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,11 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from einet.kernels.leaf_kernel import Out
+
 __all__ = [
     "ENOUGH",
-    "Added",
-    "Out",
-    "Pairs",
     "as_step",
     "cdiv",
     "combine",
@@ -33,56 +31,6 @@ ENOUGH = 512
 _FEWEST_VARIABLES = 32
 # Terms that are added in float32 before their sum is added in float64.
 _CHUNK = 4
-
-
-@dataclass
-class Pairs:
-    """The (leaf, variable) pairs of one block: ``n`` leaves with ``s`` variables each.
-
-    ``columns[leaf, position]`` is a variable's number within its family, by which the
-    hyper-parameters ``hyper[name][V]`` are found.
-    """
-
-    leaves: Tensor
-    columns: Tensor
-    stored: Tensor
-    hyper: dict[str, Tensor]
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """n, s, K and the number of pairs."""
-        n, s = self.columns.shape
-        return n, s, self.stored.shape[0], n * s
-
-
-@dataclass
-class Added:
-    """What a prior adds to the statistics of every density: ``count`` times a row of ``centres``.
-
-    ``centres[V, S + 1]`` is float64: φ₀ of each variable and a 1, or zeros where there is no prior.
-    """
-
-    count: Tensor
-    centres: Tensor
-
-
-@dataclass
-class Out:
-    """Where log values go: scaled into ``v`` and ``m``, or added to ``total`` if there is one.
-
-    ``total`` is float64: the values of leaves whose variables belong to several families.
-    """
-
-    v: Tensor
-    m: Tensor
-    total: Tensor | None = None
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """What :func:`store_values` wants to know."""
-        total = self.m if self.total is None else self.total
-        node, entry = (0, 0) if self.total is None else total.stride()[:2]
-        return (self.v, *self.v.stride()[:2], self.m, self.m.stride(0), total, node, entry)
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **tile: Any) -> None:

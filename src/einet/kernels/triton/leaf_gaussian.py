@@ -13,11 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from einet.kernels.torch.leaf import FusedEvidence
+from einet.families import ExponentialFamily
+from einet.kernels.leaf_kernel import Added, FusedEvidence, FusedLeafKernel, Out, Pairs
 from einet.kernels.triton.leaf_common import (
-    Added,
-    Out,
-    Pairs,
     cdiv,
     combine,
     forward_tile,
@@ -27,9 +25,9 @@ from einet.kernels.triton.leaf_common import (
     statistics_tile,
     store_values,
 )
-from einet.kernels.triton.leaf_evidence import SAMPLES
+from einet.kernels.triton.leaf_evidence import SAMPLES, standardised
 
-__all__ = ["add_statistics", "forward", "step"]
+__all__ = ["KERNEL", "GaussianKernel"]
 
 # Up to so many entries it takes longer to ask whether care is needed than to take it.
 _FEW = 16
@@ -134,13 +132,12 @@ def _forward(
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
 
-def forward(pairs: Pairs, seen: FusedEvidence, out: Out, stored: Tensor | None = None) -> None:
-    """Log densities of a block of leaves; of other parameters than its own where given."""
+def _launch_forward(pairs: Pairs, evidence: FusedEvidence, stored: Tensor, out: Out) -> None:
+    """Log densities of a block of leaves with these parameters."""
     n, s, K, count = pairs.sizes
-    z, holes = seen.cells, seen.holes
+    z, holes = evidence.cells, evidence.holes
     assert holes is not None
     batch = z.shape[1]
-    stored = pairs.stored if stored is None else stored
     constants = torch.empty(count, 3, K, dtype=torch.float32, device=z.device)
     size = min(32, power_of_2(K))
     grid = cdiv(count, 32), cdiv(K, size)
@@ -263,23 +260,9 @@ def _backward(
         tl.store(to + 1, z2, mask=known)
 
 
-def step(
-    pairs: Pairs, seen: FusedEvidence, flow: Tensor, step_size: Tensor, added: Added | None = None
-) -> None:
-    """A step of stochastic EM, in place."""
-    _launch_backward(pairs, seen, flow, step_size, None, None, added)
-
-
-def add_statistics(
-    pairs: Pairs, seen: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
-) -> None:
-    """Add Σ p and Σ p (z, z²): from sums about μ, which lose nothing."""
-    _launch_backward(pairs, seen, flow, None, total, weighted)
-
-
 def _launch_backward(
     pairs: Pairs,
-    seen: FusedEvidence,
+    evidence: FusedEvidence,
     flow: Tensor,
     step_size: Tensor | None,
     total: Tensor | None,
@@ -287,7 +270,7 @@ def _launch_backward(
     added: Added | None = None,
 ) -> None:
     n, s, K, count = pairs.sizes
-    z, holes = seen.cells, seen.holes
+    z, holes = evidence.cells, evidence.holes
     assert holes is not None
     blocks = holes.shape[1]
     tile = statistics_tile(s, K)
@@ -306,3 +289,55 @@ def _launch_backward(
         UPDATE=step_size is not None, PRIOR=added is not None, CAREFUL=K <= _FEW,
         BLOCKS=power_of_2(blocks), **tile,
     )  # fmt: skip
+
+
+class GaussianKernel(FusedLeafKernel):
+    """Gaussians. Cells are standardised values, NaN where missing (float32).
+
+    ``holes`` says where to look for those. Statistics come from sums about μ, which lose nothing.
+    """
+
+    def evidence(
+        self,
+        family: ExponentialFamily,
+        hyper: dict[str, Tensor],
+        variables: Tensor,
+        x: Tensor,
+        observed: Tensor | None,
+    ) -> FusedEvidence:
+        z, holes = standardised(x, observed, variables, hyper["location"], hyper["scale"])
+        return FusedEvidence(self, len(x), z, holes=holes)
+
+    def values(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        natural: tuple[Tensor, Tensor] | None,
+        out: Out,
+    ) -> None:
+        stored = pairs.stored
+        if natural is not None:
+            variance = -0.5 / natural[0][..., 1]
+            stored = torch.stack([natural[0][..., 0] * variance, variance], -1).float()
+        _launch_forward(pairs, evidence, stored, out)
+
+    def add_statistics(
+        self, pairs: Pairs, evidence: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
+    ) -> None:
+        _launch_backward(pairs, evidence, flow, None, total, weighted)
+
+    def can_step(self, pairs: Pairs) -> bool:
+        return True
+
+    def step(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        flow: Tensor,
+        step_size: Tensor,
+        added: Added | None,
+    ) -> None:
+        _launch_backward(pairs, evidence, flow, step_size, None, None, added)
+
+
+KERNEL = GaussianKernel()

@@ -6,13 +6,14 @@ that adds to nothing.
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from einet.families import ExponentialFamily
+from einet.kernels.leaf_kernel import FusedEvidence, FusedLeafKernel, Out, Pairs
 from einet.kernels.triton.leaf_common import (
-    Out,
-    Pairs,
     cdiv,
     forward_tile,
     launch,
@@ -20,7 +21,7 @@ from einet.kernels.triton.leaf_common import (
     store_values,
 )
 
-__all__ = ["add_statistics", "forward"]
+__all__ = ["KERNEL", "FusedProductKernel"]
 
 
 @triton.jit
@@ -74,21 +75,6 @@ def _forward(
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
 
-def forward(
-    pairs: Pairs, theta: Tensor, A: Tensor, statistics: Tensor, log_h: Tensor, out: Out
-) -> None:
-    """Log densities of a block of leaves; ``statistics[V, S + 1, batch]``, ``log_h[V, batch]``."""
-    n, s, K, count = pairs.sizes
-    batch = log_h.shape[1]
-    tile = forward_tile(n, s, K, batch)
-    tile["CHUNK"] = min(2, tile["CHUNK"])
-    launch(
-        _forward, (n, cdiv(batch, tile["BB"])),
-        theta, A, statistics, log_h, pairs.leaves, pairs.columns, *out.arguments,
-        s, K, batch, count, S=theta.shape[-1], ALONE=out.total is None, **tile,
-    )  # fmt: skip
-
-
 @triton.jit
 def _backward(
     flow,
@@ -134,15 +120,62 @@ def _backward(
     tl.store(to, tl.load(to, mask=of_weighted, other=0.0) + found, mask=of_weighted)
 
 
-def add_statistics(
-    pairs: Pairs, statistics: Tensor, flow: Tensor, total: Tensor, weighted: Tensor
-) -> None:
-    """Add Σ p and Σ p T(x), summed in float64."""
-    n, s, K, count = pairs.sizes
-    width, batch = statistics.shape[1:]
-    tile = statistics_tile(s * width, K)
-    launch(
-        _backward, (n, cdiv(s * width, tile["BR"]), cdiv(K, tile["BK"])),
-        flow, *flow.stride()[:2], statistics, pairs.leaves, pairs.columns, total, weighted,
-        s, K, batch, count, S=width - 1, **tile,
-    )  # fmt: skip
+class FusedProductKernel(FusedLeafKernel):
+    """Any family. Cells are statistics and a row that is 1 where there is a value (float64).
+
+    All of them are 0 where there is none, as is ``log_h``.
+    """
+
+    by_family = True
+
+    def evidence(
+        self,
+        family: ExponentialFamily,
+        hyper: dict[str, Tensor],
+        variables: Tensor,
+        x: Tensor,
+        observed: Tensor | None,
+    ) -> FusedEvidence:
+        columns = x.index_select(1, variables).double()
+        present = ~columns.isnan()
+        if observed is not None:
+            present &= observed.index_select(1, variables)
+        columns = torch.where(present, columns, family.filler)
+        table = torch.cat([family.T(columns), torch.ones_like(columns).unsqueeze(-1)], -1)
+        table = torch.where(present.unsqueeze(-1), table, 0.0).permute(1, 2, 0).contiguous()
+        log_h = torch.where(present, family.log_h(columns), 0.0).T.contiguous()
+        return FusedEvidence(self, len(x), table, log_h)
+
+    def values(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        natural: tuple[Tensor, Tensor] | None,
+        out: Out,
+    ) -> None:
+        assert natural is not None
+        theta, A = (tensor.contiguous() for tensor in natural)
+        n, s, K, count = pairs.sizes
+        batch = evidence.batch
+        tile = forward_tile(n, s, K, batch)
+        tile["CHUNK"] = min(2, tile["CHUNK"])
+        launch(
+            _forward, (n, cdiv(batch, tile["BB"])),
+            theta, A, evidence.cells, evidence.log_h, pairs.leaves, pairs.columns, *out.arguments,
+            s, K, batch, count, S=theta.shape[-1], ALONE=out.total is None, **tile,
+        )  # fmt: skip
+
+    def add_statistics(
+        self, pairs: Pairs, evidence: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
+    ) -> None:
+        n, s, K, count = pairs.sizes
+        width, batch = evidence.cells.shape[1:]
+        tile = statistics_tile(s * width, K)
+        launch(
+            _backward, (n, cdiv(s * width, tile["BR"]), cdiv(K, tile["BK"])),
+            flow, *flow.stride()[:2], evidence.cells, pairs.leaves, pairs.columns, total, weighted,
+            s, K, batch, count, S=width - 1, **tile,
+        )  # fmt: skip
+
+
+KERNEL = FusedProductKernel()

@@ -11,10 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from einet.families import ExponentialFamily
+from einet.kernels.leaf_kernel import Added, FusedEvidence, FusedLeafKernel, Out, Pairs
+from einet.kernels.triton import leaf_evidence
 from einet.kernels.triton.leaf_common import (
-    Added,
-    Out,
-    Pairs,
     cdiv,
     forward_tile,
     launch,
@@ -22,7 +22,7 @@ from einet.kernels.triton.leaf_common import (
     store_values,
 )
 
-__all__ = ["LARGEST_STEP", "add_statistics", "forward", "step"]
+__all__ = ["KERNEL", "LARGEST_STEP", "StatesKernel"]
 
 #: The largest number of states of which a program can hold whole tables.
 LARGEST_STEP = 1024
@@ -100,12 +100,10 @@ def _forward(
     store_values(sums, node, k, b, K, batch, v, v_node, v_k, m, m_node, total, t_node, t_k, ALONE)
 
 
-def forward(
-    pairs: Pairs, states: Tensor, num_states: int, out: Out, table: Tensor | None = None
-) -> None:
+def _launch_forward(pairs: Pairs, states: Tensor, table: Tensor | None, out: Out) -> None:
     """Log probabilities of a block of leaves; by another ``table[K, pairs, S]`` where given."""
     n, s, K, count = pairs.sizes
-    batch = states.shape[1]
+    batch, num_states = states.shape[1], pairs.stored.shape[-1]
     if table is None:
         by_entry = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
         entries = min(16, power_of_2(K))
@@ -259,32 +257,64 @@ def _tile(K: int, num_states: int, batch: int) -> dict[str, int]:
     return {"BK": entries, "BS": states, "BB": samples, "num_warps": warps}
 
 
-def add_statistics(
-    pairs: Pairs, states: Tensor, flow: Tensor, total: Tensor, weighted: Tensor
-) -> None:
-    """Add Σ p and the expected counts of all states."""
-    _, s, K, count = pairs.sizes
-    S, batch = weighted.shape[-1], states.shape[1]
-    tile = _tile(K, min(S, 256), batch)
-    launch(
-        _add, (count, cdiv(K, tile["BK"]), cdiv(S, tile["BS"])),
-        flow, *flow.stride()[:2], states, pairs.leaves, pairs.columns, total, weighted,
-        s, K, batch, count, S, **tile,
-    )  # fmt: skip
+class StatesKernel(FusedLeafKernel):
+    """Categorical variables. Cells are states, −1 where missing, −2 where impossible (int32)."""
+
+    def evidence(
+        self,
+        family: ExponentialFamily,
+        hyper: dict[str, Tensor],
+        variables: Tensor,
+        x: Tensor,
+        observed: Tensor | None,
+    ) -> FusedEvidence:
+        states = leaf_evidence.states(x, observed, variables, hyper["num_categories"])
+        return FusedEvidence(self, len(x), states)
+
+    def values(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        natural: tuple[Tensor, Tensor] | None,
+        out: Out,
+    ) -> None:
+        table = None if natural is None else natural[0] - natural[1].unsqueeze(-1)
+        _launch_forward(pairs, evidence.cells, table, out)
+
+    def add_statistics(
+        self, pairs: Pairs, evidence: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
+    ) -> None:
+        _, s, K, count = pairs.sizes
+        S, batch = weighted.shape[-1], evidence.batch
+        tile = _tile(K, min(S, 256), batch)
+        launch(
+            _add, (count, cdiv(K, tile["BK"]), cdiv(S, tile["BS"])),
+            flow, *flow.stride()[:2], evidence.cells, pairs.leaves, pairs.columns, total, weighted,
+            s, K, batch, count, S, **tile,
+        )  # fmt: skip
+
+    def can_step(self, pairs: Pairs) -> bool:
+        return pairs.stored.shape[-1] <= LARGEST_STEP
+
+    def step(
+        self,
+        pairs: Pairs,
+        evidence: FusedEvidence,
+        flow: Tensor,
+        step_size: Tensor,
+        added: Added | None,
+    ) -> None:
+        _, s, K, count = pairs.sizes
+        S, batch = pairs.stored.shape[-1], evidence.batch
+        tile = _tile(K, S, batch)
+        launch(
+            _step, (count, cdiv(K, tile["BK"])),
+            flow, *flow.stride()[:2], evidence.cells, pairs.stored, pairs.leaves, pairs.columns,
+            pairs.hyper["num_categories"], pairs.hyper["min_probability"], step_size,
+            step_size if added is None else added.count,
+            step_size if added is None else added.centres,
+            s, K, batch, count, S, PRIOR=added is not None, **tile,
+        )  # fmt: skip
 
 
-def step(
-    pairs: Pairs, states: Tensor, flow: Tensor, step_size: Tensor, added: Added | None = None
-) -> None:
-    """A step of stochastic EM, in place, for up to ``LARGEST_STEP`` states."""
-    _, s, K, count = pairs.sizes
-    S, batch = pairs.stored.shape[-1], states.shape[1]
-    tile = _tile(K, S, batch)
-    launch(
-        _step, (count, cdiv(K, tile["BK"])),
-        flow, *flow.stride()[:2], states, pairs.stored, pairs.leaves, pairs.columns,
-        pairs.hyper["num_categories"], pairs.hyper["min_probability"], step_size,
-        step_size if added is None else added.count,
-        step_size if added is None else added.centres,
-        s, K, batch, count, S, PRIOR=added is not None, **tile,
-    )  # fmt: skip
+KERNEL = StatesKernel()

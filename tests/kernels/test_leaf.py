@@ -7,7 +7,11 @@ import pytest
 import torch
 
 import einet
-from einet.kernels import memory
+from einet.kernels import dispatch, memory
+from einet.kernels import leaf as registry
+from einet.kernels.leaf_kernel import FusedEvidence
+from einet.kernels.torch.leaf_table import TableKernel
+from tests.kernels.triton.leaf_check import interpreted
 from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows
 
 FAMILIES = DISCRETE | CONTINUOUS
@@ -27,7 +31,8 @@ every_size = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def _budget(request, monkeypatch):
     """With a budget of one byte every block is as small as it gets."""
-    if not request.node.callspec.params.get("whole", True):
+    parameters = getattr(request.node, "callspec", None)
+    if parameters is not None and not parameters.params.get("whole", True):
         monkeypatch.setattr(memory, "_CPU_BLOCK_BYTES", 1)
 
 
@@ -49,12 +54,12 @@ def case(families: list, batch: int, missing: float = 0.4):
 
 
 def run(model: einet.Einet, x: torch.Tensor, maximise: bool = False):
-    leaf, count = model.leaf, model.leaf.num_nodes
-    evidence = leaf.evidence(x, ~x.isnan())
+    layer, count = model.leaf, model.leaf.num_nodes
+    evidence = layer.evidence(x, ~x.isnan())
     v = torch.full((count, model.num_leaves, len(x)), math.nan, dtype=model.dtype)
     m = torch.full((count, len(x)), math.nan, dtype=torch.float64)
     with torch.no_grad():
-        leaf.propagate_(evidence, v, m, maximise)
+        layer.propagate_(evidence, v, m, maximise)
     return evidence, v, m
 
 
@@ -126,3 +131,101 @@ def test_an_impossible_cell_spoils_its_row_only(name: str):
     for statistic in model.leaf.statistics(evidence, flow):
         assert statistic.total.isfinite().all()
         assert statistic.weighted.isfinite().all()
+
+
+# -- kernels by name -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def names_as_before(monkeypatch):
+    """Registers to write into that are put back afterwards."""
+    monkeypatch.setattr(registry, "_torch", dict(registry._torch))
+    monkeypatch.setattr(registry, "_fused", dict(registry._fused))
+    registry.fused_kernel.cache_clear()
+    yield
+    registry.fused_kernel.cache_clear()
+
+
+class Counting(TableKernel):
+    """A kernel of one's own: the table, and a count of how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def log_values(self, theta, offset, columns, evidence):
+        self.asked += 1
+        return super().log_values(theta, offset, columns, evidence)
+
+
+class Own(einet.Categorical):
+    """A family that names a kernel of its own."""
+
+    kernel = "counting"
+
+
+def one_step(family: einet.ExponentialFamily, backend: dispatch.Backend):
+    """log p of some rows before and after a step of EM, and the parameters of the leaves."""
+    model = einet.Einet(einet.random_trees(4, 1, 2), family, 2, seed=1)
+    x = torch.randint(0, 3, (20, 4), generator=torch.manual_seed(0)).float()
+    x[3] = x[5, 1:3] = math.nan
+    with dispatch.backend(backend), torch.no_grad():
+        before = model.log_prob(x)
+        model.em_step(x, step_size=0.5)
+        return before, model.log_prob(x), *(block.stored for block in model.leaf.leaf_blocks)
+
+
+# Triton's interpreter warns of what is computed for lanes that are masked out.
+in_interpreter = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@in_interpreter
+@pytest.mark.usefixtures("names_as_before")
+@pytest.mark.parametrize("backend", ["torch", pytest.param("triton", marks=interpreted)])
+def test_a_kernel_of_ones_own(backend: dispatch.Backend):
+    kernel = Counting()
+    registry.register_leaf_kernel("counting", kernel)
+    expected = one_step(einet.Categorical(3), "torch")
+    for found, exact in zip(one_step(Own(3), backend), expected, strict=True):
+        torch.testing.assert_close(found, exact, rtol=2e-4, atol=1e-5)
+    # Where it has no fused variant, the product that serves all families takes its place.
+    assert (kernel.asked > 0) == (backend == "torch")
+
+
+@interpreted
+@in_interpreter
+@pytest.mark.usefixtures("names_as_before")
+def test_a_fused_kernel_of_ones_own():
+    from einet.kernels.triton.leaf_table import StatesKernel
+
+    used = []
+
+    class Fused(StatesKernel):
+        def values(self, pairs, evidence, natural, out):
+            used.append(evidence.batch)
+            super().values(pairs, evidence, natural, out)
+
+    registry.register_leaf_kernel("counting", registry.TABLE, Fused)
+    expected = one_step(einet.Categorical(3), "triton")
+    for found, exact in zip(one_step(Own(3), "triton"), expected, strict=True):
+        assert torch.equal(found, exact)
+    assert used
+
+
+@pytest.mark.usefixtures("names_as_before")
+def test_names_of_kernels():
+    with pytest.raises(ValueError, match="there is a leaf kernel 'table' already"):
+        registry.register_leaf_kernel("table", Counting())
+    for find in (registry.torch_kernel, registry.fused_kernel):
+        with pytest.raises(ValueError, match="one of 'product', .*got 'counting'.*register_leaf"):
+            find("counting")
+    with pytest.raises(ValueError, match="got 'counting'"):
+        one_step(Own(3), "torch")
+
+
+def test_a_kernel_without_a_step_says_so():
+    from einet.kernels.triton.leaf_product import KERNEL
+
+    pairs = einet.Einet(einet.random_trees(2, 1, 1), einet.Poisson(), 2).leaf.leaf_blocks[0].pairs
+    assert not KERNEL.can_step(pairs)
+    with pytest.raises(NotImplementedError, match="FusedProductKernel has no step"):
+        KERNEL.step(pairs, FusedEvidence(KERNEL, 1, torch.zeros(2, 2, 1)), *torch.ones(2), None)
