@@ -227,5 +227,6 @@ def test_a_kernel_without_a_step_says_so():
 
     pairs = einet.Einet(einet.random_trees(2, 1, 1), einet.Poisson(), 2).leaf.leaf_blocks[0].pairs
     assert not KERNEL.can_step(pairs)
+    evidence, one = FusedEvidence(KERNEL, 1, torch.zeros(2, 2, 1)), torch.ones(())
     with pytest.raises(NotImplementedError, match="FusedProductKernel has no step"):
-        KERNEL.step(pairs, FusedEvidence(KERNEL, 1, torch.zeros(2, 2, 1)), *torch.ones(2), None)
+        KERNEL.step(pairs, evidence, one, one, None)

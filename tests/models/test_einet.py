@@ -119,7 +119,7 @@ def test_kinds_of_sums():
         assert copy.deepcopy(model).sums == kind
         assert ("sums=3 linear" in repr(model)) == (kind == "linear")
     assert Einet(GRAPH, einet.Gaussian(), 3).sums == "einsum"
-    with pytest.raises(ValueError, match="sums must be one of 'einsum', 'linear', got 'cubic'"):
+    with pytest.raises(ValueError, match="sums must be one of 'einsum', 'linear'.*, got 'cubic'"):
         Einet(GRAPH, einet.Gaussian(), 3, sums="cubic")
     message = r"num_leaves must equal num_sums \(3\), got 4"
     with pytest.raises(ValueError, match=message):

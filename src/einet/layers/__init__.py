@@ -2,6 +2,7 @@
 
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.circuit import Circuit
+from einet.layers.compiler import Compiler, register_sums
 from einet.layers.einsum import EinsumLayer
 from einet.layers.leaf import FamilyGroup, LeafBlock, LeafLayer, LeafPrior, LeafStatistics
 from einet.layers.linear import LinearLayer
@@ -9,6 +10,7 @@ from einet.layers.mixing import MixingLayer
 
 __all__ = [
     "Circuit",
+    "Compiler",
     "Descent",
     "EinsumLayer",
     "FamilyGroup",
@@ -21,4 +23,5 @@ __all__ = [
     "SumLayer",
     "Values",
     "Visits",
+    "register_sums",
 ]

@@ -15,10 +15,13 @@ __all__ = ["check_families", "check_sums", "steep_leaves"]
 def check_sums(sums: Any, num_sums: int, num_leaves: int) -> None:
     """Raise unless the kind of sums is known and fits the numbers of entries."""
     if sums not in COMPILERS:
-        raise ValueError(f"sums must be one of {', '.join(map(repr, COMPILERS))}, got {sums!r}")
-    if sums == "linear" and num_leaves != num_sums:
         raise ValueError(
-            "linear sums multiply entries of leaves and of sums one by one: num_leaves must equal "
+            f"sums must be one of {', '.join(map(repr, COMPILERS))}, got {sums!r}; others are made "
+            "known by einet.layers.register_sums"
+        )
+    if COMPILERS[sums].equal_entries and num_leaves != num_sums:
+        raise ValueError(
+            f"{sums} sums multiply entries of leaves and of sums one by one: num_leaves must equal "
             f"num_sums ({num_sums}), got {num_leaves}"
         )
 
@@ -30,8 +33,8 @@ def steep_leaves(
 
     def is_steep(region: int) -> bool:
         first, *others = graph.variables(region)
-        its = family if isinstance(family, ExponentialFamily) else family[first]
-        return bool(others) or not its.bounded
+        of_first = family if isinstance(family, ExponentialFamily) else family[first]
+        return bool(others) or not of_first.bounded
 
     return [region for region in graph.leaves if is_steep(region)]
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from einet.kernels.nodes import Nodes
 from einet.kernels.update import Statistic
+from einet.layers.detour import Detour
 
 __all__ = ["Descent", "SumLayer", "Values", "Visits", "copied_lists", "copies"]
 
@@ -88,9 +90,15 @@ class Descent:
 class SumLayer(nn.Module, ABC):
     """One layer of sums: it reads nodes computed before and writes ``num_nodes`` new ones.
 
-    A new kind of sum layer implements the methods below; compiling, learning, sampling and
-    maximising then work with it. A layer reads from ``source`` and writes to ``target``, either
-    ``"body"`` or ``"top"`` (see :class:`Values`), at ``start`` and following.
+    A new kind of sum layer is one class, with the attributes and abstract methods below, and a
+    :class:`~einet.layers.Compiler` that places it; learning, sampling and maximising then work with
+    it. A layer reads from ``source`` and writes to ``target``, either ``"body"`` or ``"top"`` (see
+    :class:`Values`), at ``start`` and following.
+
+    Its arithmetic is written in torch: :meth:`propagate_torch` and :meth:`backpropagate_torch`.
+    That serves the fused path too, where values and flows are converted for this layer. One with
+    kernels of its own there says so by ``has_fused`` and defines :meth:`propagate_fused` and
+    :meth:`backpropagate_fused`. On a GPU nothing should wait for the device.
     """
 
     weight: nn.Parameter
@@ -99,13 +107,16 @@ class SumLayer(nn.Module, ABC):
     start: int
     num_nodes: int
     num_outputs: int
-    #: Whether the fused backward pass needs the log-scales of what the layer read.
-    needs_scales: bool = False
+    #: Whether it has fused kernels of its own.
+    has_fused: ClassVar[bool] = False
+    #: Whether the backward pass of the fused path needs the log-scales of what the layer read.
+    needs_scales: bool = True
     #: Whether no layer above reads what this one does, and this one reads everything once.
     first: bool = False
 
     @property
     def slots(self) -> slice:
+        """Where the layer's nodes are in its target space."""
         return slice(self.start, self.start + self.num_nodes)
 
     def written(self, values: Values) -> Nodes:
@@ -113,27 +124,81 @@ class SumLayer(nn.Module, ABC):
         nodes = values.space(self.target)[self.slots]
         return Nodes(nodes.v[:, : self.num_outputs], nodes.m, nodes.peak)
 
-    @abstractmethod
+    # -- upward --------------------------------------------------------------------------------
+
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
         """Compute this layer's nodes in ``values`` with the given weights."""
+        out = self.written(values)
+        if values.fused and self.has_fused and not maximise:
+            self.propagate_fused(weight, values, out)
+        else:
+            self.propagate_torch(weight, values, out, maximise)
 
     @abstractmethod
+    def propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
+        """Write v, m and peak of this layer's nodes; with ``maximise``, of the largest terms.
+
+        :func:`einet.kernels.nodes.finish` scales values that are written to ``out.v``.
+        """
+
+    def propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
+        """The same by fused kernels, which do not maximise."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused kernels")
+
+    # -- downward ------------------------------------------------------------------------------
+
+    def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
+        """Told once, from the top down: the body's nodes that layers above have flows for."""
+        if not self.has_fused:
+            # Nodes of the top have one reader each, and none of them is a leaf.
+            of_body = self.source == "body"
+            above = reached if of_body else ()
+            self._detour = Detour(self.sources(), above, num_leaf_nodes if of_body else 0)
+
     def backpropagate(
         self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
     ) -> Callable[[], None] | None:
         """From the flows of this layer's nodes to those of what it read.
 
         A flow is v·∂log P/∂v (see :mod:`einet.kernels.nodes`); ``flow["body"]`` and ``flow["top"]``
-        have the shape of the values. ∂log P/∂weight goes to ``statistic``. What is returned, if
+        have the shape of the values. On the fused path they hold gradients ∂log P/∂v in place of
+        flows, except for leaves. ∂log P/∂weight goes to ``statistic``. What is returned, if
         anything, is to be called before the pass ends; layers below need not wait for it.
+        """
+        above, below = flow[self.target][self.slots, : self.num_outputs], flow[self.source]
+        if not values.fused:
+            self.backpropagate_torch(weight, values, above, below, statistic)
+            return None
+        if self.has_fused:
+            return self.backpropagate_fused(weight, values, above, below, statistic)
+        flows = self._detour.flows_of(above, self.written(values).v)
+        room = self._detour.room(flow, self.source)
+        self.backpropagate_torch(weight, values, flows, room, statistic)
+        self._detour.bring(room, values.space(self.source).v, below)
+        return None
 
-        The torch kernels add to flows, unless this layer is the ``first`` to reach all that it
-        reads. The fused ones have gradients ∂log P/∂v in their place, except for leaves, and decide
-        it node by node: see :meth:`expect`.
+    @abstractmethod
+    def backpropagate_torch(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+    ) -> None:
+        """Add to the flows ``below[node]`` of what it read, given those of its own, ``above``.
+
+        They may be written instead of added if this layer is the ``first`` to reach all of them.
+        :func:`einet.kernels.update.collector` takes the statistics of weights, whatever becomes of
+        them.
         """
 
-    def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
-        """Told once, from the top down: the body's nodes that layers above have flows for."""
+    def backpropagate_fused(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+    ) -> Callable[[], None] | None:
+        """The same by fused kernels, for gradients ∂log P/∂v; flows for leaves.
+
+        Nothing is there before: whether to write or to add is decided node by node, by what
+        :meth:`expect` was told.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no fused kernels")
+
+    # -- structure and choices -----------------------------------------------------------------
 
     @abstractmethod
     def sources(self) -> list[int]:

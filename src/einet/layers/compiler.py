@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import ClassVar, TypeVar
 
 from einet.layers.base import SumLayer
 from einet.layers.einsum import EinsumLayer
@@ -12,19 +13,46 @@ from einet.layers.linear import LinearLayer
 from einet.layers.mixing import MixingLayer
 from einet.structures import RegionGraph
 
-__all__ = ["COMPILERS", "Compiler", "EinsumCompiler", "LinearCompiler"]
+__all__ = ["COMPILERS", "Compiler", "EinsumCompiler", "LinearCompiler", "register_sums"]
+
+#: The kinds of sums over partitions: see :func:`register_sums`.
+COMPILERS: dict[str, type[Compiler]] = {}
+
+Kind = TypeVar("Kind", bound="type[Compiler]")
+
+
+def register_sums(name: str) -> Callable[[Kind], Kind]:
+    """Make a kind of sums known: a decorator for the compiler that ``Einet(..., sums=name)`` uses.
+
+    A program that loads a model with such sums registers them before.
+
+    Args:
+        name: The name of the sums, under which saved files record them.
+    """
+    if name in COMPILERS:
+        raise ValueError(f"name must be new, but there are {name!r} sums already")
+
+    def register(compiler: Kind) -> Kind:
+        COMPILERS[name] = compiler
+        return compiler
+
+    return register
 
 
 class Compiler(ABC):
     """Places every partition of a graph in a layer; regions with several get a mixing layer.
 
-    What is compiled is ``layers``, bottom up, and the ``size`` of their two spaces.
+    What is compiled is ``layers``, bottom up, and the ``size`` of their two spaces. A new kind of
+    sums is a subclass under :func:`register_sums`, which defines the abstract methods.
 
     Args:
         graph: The structure.
         num_leaves, num_sums, num_classes: Entries of a leaf, of an inner sum and of the root.
         steep: Leaf regions whose entries may differ by more than a float can hold.
     """
+
+    #: Whether entries of leaves and sums are multiplied one by one, so that there are as many.
+    equal_entries: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -82,6 +110,7 @@ class Compiler(ABC):
             self.append(MixingLayer(mixed, outputs, self.size[space], space), space)
 
 
+@register_sums("einsum")
 class EinsumCompiler(Compiler):
     """Sums over outer products of two children; partitions of more are made binary before."""
 
@@ -113,6 +142,7 @@ class EinsumCompiler(Compiler):
         return (a, b) if self.entries[a] >= self.entries[b] else (b, a)
 
 
+@register_sums("linear")
 class LinearCompiler(Compiler):
     """Sums over element-wise products of any number of children, one layer for each level.
 
@@ -122,6 +152,8 @@ class LinearCompiler(Compiler):
     nor is their product with one steep leaf. Therefore steep leaves of a partition that has
     several get a sum of their own, K mixtures of its K densities, which takes the leaf's place.
     """
+
+    equal_entries = True
 
     def prepare(self) -> None:
         several = [p for p in range(len(self.graph.partitions)) if len(self._steep_in(p)) > 1]
@@ -153,7 +185,3 @@ class LinearCompiler(Compiler):
         if len(self._steep_in(partition)) < 2:
             return [self.node[region] for region in children]
         return [self.over.get(region, self.node[region]) for region in children]
-
-
-#: The kinds of sums over partitions.
-COMPILERS: dict[str, type[Compiler]] = {"einsum": EinsumCompiler, "linear": LinearCompiler}

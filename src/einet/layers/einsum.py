@@ -14,7 +14,7 @@ from einet.kernels.memory import NodeRows, block_bytes, spacing
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import einsum as kernel
 from einet.kernels.torch.einsum import Children
-from einet.kernels.update import Collector, Statistic, Step
+from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, Values, Visits, copies
 from einet.layers.product import ProductLayer
 
@@ -89,21 +89,22 @@ class EinsumLayer(ProductLayer):
             self.register_buffer(f"{name}_left", left.clone(), persistent=False)
             self.register_buffer(f"{name}_right", right.clone(), persistent=False)
 
-    def _propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
+    def propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
         kernel.einsum_forward(weight, values.body, self._children(), out, maximise)
 
-    def _propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
+    def propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
         from einet.kernels.triton import einsum as triton
 
         triton.forward(weight, values.body, self._edges(), out, values.precision)
 
-    def _backpropagate_torch(
-        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
+    def backpropagate_torch(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
     ) -> None:
+        into = collector(weight, statistic, axis=-1)
         children, sums = self._children(), self.written(values)
         kernel.einsum_backward(weight, values.body, children, sums, above, into, below, self.first)
 
-    def _backpropagate_fused(
+    def backpropagate_fused(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
     ) -> Callable[[], None] | None:
         from einet.kernels.triton import flows, weights

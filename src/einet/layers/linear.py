@@ -14,7 +14,7 @@ from einet.kernels.memory import block_bytes
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import linear as kernel
 from einet.kernels.torch.linear import Factors
-from einet.kernels.update import Collector, Statistic, Step
+from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, Values, Visits, copied_lists
 from einet.layers.product import ProductLayer
 
@@ -80,22 +80,23 @@ class LinearLayer(ProductLayer):
     def sources(self) -> list[int]:
         return self._sources
 
-    def _propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
+    def propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
         kernel.linear_forward(weight, values.body, self._factors(), out, maximise)
 
-    def _propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
+    def propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
         from einet.kernels.triton import linear as triton
 
         largest = values.kept[self] = torch.empty_like(out.peak, dtype=torch.int32)
         triton.forward(weight, values.body, self._edges(), out, largest, values.precision)
 
-    def _backpropagate_torch(
-        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
+    def backpropagate_torch(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
     ) -> None:
+        into = collector(weight, statistic, axis=-1)
         children, sums = self._factors(), self.written(values)
         kernel.linear_backward(weight, values.body, children, sums, above, into, below, self.first)
 
-    def _backpropagate_fused(
+    def backpropagate_fused(
         self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
     ) -> Callable[[], None] | None:
         from einet.kernels.triton import linear, linear_weights

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from einet.kernels.nodes import Nodes
 from einet.kernels.torch import mixing as kernel
 from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits, copied_lists
@@ -33,7 +34,7 @@ class MixingLayer(SumLayer):
     children_index: Int[Tensor, " edges"]
     counts: Int[Tensor, " regions"]
     ends: Int[Tensor, " regions_1"]
-    needs_scales = True
+    has_fused: ClassVar = True
     first = True
 
     def __init__(
@@ -72,47 +73,46 @@ class MixingLayer(SumLayer):
     def sources(self) -> list[int]:
         return self._sources
 
-    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        written = self.written(values)
+    def propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
         nodes = values.space(self.source)
-        if values.fused and not maximise:
-            from einet.kernels.triton import mixing as triton
-
-            most = self.groups[-1][1]
-            triton.forward(weight, nodes, self.children_index, self.ends, written, most)
-            return
         groups = zip(
             self._blocks(weight), self._blocks(self.children_index), self._regions(), strict=True
         )
         for w, index, regions in groups:
-            kernel.mixing_forward(w, nodes, index, written[regions], maximise)
+            kernel.mixing_forward(w, nodes, index, out[regions], maximise)
 
-    def backpropagate(
-        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> Callable[[], None] | None:
+    def propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
+        from einet.kernels.triton import mixing as triton
+
+        nodes, most = values.space(self.source), self.groups[-1][1]
+        triton.forward(weight, nodes, self.children_index, self.ends, out, most)
+
+    def backpropagate_torch(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+    ) -> None:
         nodes, written = values.space(self.source), self.written(values)
-        above = flow[self.target][self.slots, : self.num_outputs]
-        if values.fused:
-            from einet.kernels.triton import mixing as triton
-
-            below, index = flow[self.source], self.children_index
-            most = self.groups[-1][1]
-            triton.backward(weight, nodes, index, self.ends, written, above, below, most)
-            if isinstance(statistic, Step):
-                size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
-                triton.step(weight, nodes, index, self.ends, below, size, pseudo)
-            elif statistic is not None:
-                triton.statistics(weight, nodes, index, below, statistic)
-            return None
         indices, regions = self._blocks(self.children_index), self._regions()
         each: list[Statistic] = [statistic] * len(indices)
         if isinstance(statistic, Tensor):
             each = [*self._blocks(statistic)]
-        for w, index, part, its in zip(self._blocks(weight), indices, regions, each, strict=True):
-            statistics = collector(w, its, axis=1)
-            below = flow[self.source]
+        groups = zip(self._blocks(weight), indices, regions, each, strict=True)
+        for w, index, part, of_group in groups:
+            statistics = collector(w, of_group, axis=1)
             kernel.mixing_backward(w, nodes, index, written[part], above[part], statistics, below)
-        return None
+
+    def backpropagate_fused(
+        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+    ) -> None:
+        from einet.kernels.triton import mixing as triton
+
+        nodes, written = values.space(self.source), self.written(values)
+        index, most = self.children_index, self.groups[-1][1]
+        triton.backward(weight, nodes, index, self.ends, written, above, below, most)
+        if isinstance(statistic, Step):
+            size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
+            triton.step(weight, nodes, index, self.ends, below, size, pseudo)
+        elif statistic is not None:
+            triton.statistics(weight, nodes, index, below, statistic)
 
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         index, weight = self._padded()

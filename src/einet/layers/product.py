@@ -1,18 +1,15 @@
-"""What layers of sums over products share: the way of a pass, and where gradients go."""
+"""What layers of sums over products share: where gradients go on the fused path."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.nodes import Nodes
-from einet.kernels.update import Collector, Statistic, collector
-from einet.layers.base import SumLayer, Values
+from einet.layers.base import SumLayer
 
 __all__ = ["ProductLayer"]
 
@@ -25,47 +22,14 @@ class ProductLayer(SumLayer):
     :meth:`settle` is called.
     """
 
+    has_fused: ClassVar = True
+    needs_scales = False
     rows: Int[Tensor, " edges"]
     add: Int[Tensor, " edges"]
     shared: Int[Tensor, " children"]
     shared_add: Int[Tensor, " children"]
     shared_order: Int[Tensor, " edges"]
     shared_ends: Int[Tensor, " children_1"]
-
-    def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        out = self.written(values)
-        if values.fused and not maximise:
-            self._propagate_fused(weight, values, out)
-        else:
-            self._propagate_torch(weight, values, out, maximise)
-
-    def backpropagate(
-        self, weight: Tensor, values: Values, flow: dict[str, Tensor], statistic: Statistic
-    ) -> Callable[[], None] | None:
-        above, below = flow[self.target][self.slots, : self.num_outputs], flow["body"]
-        if values.fused:
-            return self._backpropagate_fused(weight, values, above, below, statistic)
-        into = collector(weight, statistic, axis=-1)
-        self._backpropagate_torch(weight, values, above, below, into)
-        return None
-
-    @abstractmethod
-    def _propagate_torch(
-        self, weight: Tensor, values: Values, out: Nodes, maximise: bool
-    ) -> None: ...
-
-    @abstractmethod
-    def _propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None: ...
-
-    @abstractmethod
-    def _backpropagate_torch(
-        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, into: Collector | None
-    ) -> None: ...
-
-    @abstractmethod
-    def _backpropagate_fused(
-        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
-    ) -> Callable[[], None] | None: ...
 
     def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
         """Settle which gradients are written and which added to those of layers above.

@@ -43,7 +43,7 @@ def version_of(description: dict[str, Any]) -> int:
     """The version that a description of a model needs: 1 for what the first one knew of."""
     parts = description.get("components", [])
     numeric = any("numeric" in family["config"] for family in description.get("families", []))
-    second = description.get("sums") == "linear" or numeric
+    second = description.get("sums", "einsum") != "einsum" or numeric
     return max([2 if second else 1, *map(version_of, parts)])
 
 
