@@ -23,6 +23,7 @@ from einet.families import (
     Gaussian,
     Poisson,
 )
+from tests.families.negative_binomial import NegativeBinomial
 
 __all__ = ["CASES", "Case"]
 
@@ -172,6 +173,21 @@ CASES = [
         several=Poisson([1e-6, 0.1, 2.0]),
         outside=[-1.0, 0.5, 1e6 + 0.5],
         mistakes=[("min_rate", {"min_rate": 0.0}), ("min_rate", {"min_rate": math.inf})],
+    ),
+    # Not of the library: what a family of one's own needs is a file and these lines.
+    Case(
+        "NegativeBinomial",
+        NegativeBinomial(2.5),
+        stored=[[0.7], [2.0], [40.0], [1e-6], [1e3]],
+        reference=lambda p: stats.nbinom(2.5, 2.5 / (2.5 + p[0])),
+        chart=None,
+        several=NegativeBinomial([0.5, 2.5, 10.0], [1e-6, 0.1, 2.0]),
+        outside=[-1.0, 0.5, 1e6 + 0.5],
+        mistakes=[
+            ("r", {"r": 0.0}),
+            ("r", {"r": [1.0, -1.0]}),
+            ("min_mean", {"r": 1.0, "min_mean": 0.0}),
+        ],
     ),
     Case(
         "Exponential",
