@@ -1,6 +1,6 @@
 """Einsum Networks: deep generative models that answer any marginal and conditional exactly."""
 
-from einet import data
+from einet import data, families
 from einet._version import __version__
 from einet.clusters.clustered import ClusteredEinet
 from einet.clusters.history import ClusterHistory
@@ -75,6 +75,7 @@ __all__ = [
     "cosine",
     "data",
     "exponential",
+    "families",
     "fit",
     "linear",
     "load",
