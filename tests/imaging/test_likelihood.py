@@ -16,6 +16,7 @@ from einet.imaging.likelihood import (
     measure,
     method_for,
 )
+from tests.budgets import limit
 
 
 def trained(variables: int, scale: float = 1.0, levels: int = 256, **options) -> einet.Einet:
@@ -125,7 +126,7 @@ def test_images_in_parts(monkeypatch: pytest.MonkeyPatch):
     images = ArrayImages(pixels.numpy())
     whole = measure(model, images)
     monkeypatch.setattr(likelihood, "_ROWS", 256)
-    monkeypatch.setattr(likelihood, "_CPU_CELLS", 100)
+    limit(monkeypatch, "image densities", 800)
     done = []
     parts = measure(model, images, progress=done.append)
     assert done == [256, 512, 600]

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import einet
-from einet.kernels import dispatch, memory
+from einet.kernels import dispatch
 from einet.kernels import leaf as registry
 from einet.kernels.leaf_kernel import FusedEvidence
 from einet.kernels.torch.leaf_table import TableKernel
+from tests.budgets import limit
 from tests.kernels.triton.leaf_check import interpreted
 from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows
 
@@ -33,7 +34,7 @@ def _budget(request, monkeypatch):
     """With a budget of one byte every block is as small as it gets."""
     parameters = getattr(request.node, "callspec", None)
     if parameters is not None and not parameters.params.get("whole", True):
-        monkeypatch.setattr(memory, "_CPU_BLOCK_BYTES", 1)
+        limit(monkeypatch, "block")
 
 
 def case(families: list, batch: int, missing: float = 0.4):

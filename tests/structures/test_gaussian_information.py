@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from einet.data.batch import as_batch
 from einet.structures import gaussian_information
-from einet.structures import gaussian_information as function
+from tests.budgets import limit
 
 
 def by_definition(
@@ -93,7 +93,7 @@ def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch):
     x = np.random.default_rng(0).normal(size=(103, 5)).cumsum(1)
     gaps = np.where(np.random.default_rng(1).random(x.shape) < 0.2, np.nan, x)
     whole = [gaussian_information(each) for each in (x, gaps)]
-    monkeypatch.setitem(function.__globals__, "_BLOCK_CELLS", 50)
+    limit(monkeypatch, "information", 400)
     for each, expected in zip((x, gaps), whole, strict=True):
         torch.testing.assert_close(gaussian_information(each), expected)
 

@@ -10,12 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._checks import as_int
+from einet._memory import fitting
 from einet.data.streams import Rows
 
 __all__ = ["Clusters", "cluster_means", "kmeans", "nearest_centre"]
 
-# Centres are sought among so many rows at most, and so many for each cluster at least.
-_SEED_BYTES, _LEAST_ROWS_EACH = 64 << 20, 20
+# Centres are sought among so many rows for each cluster at least.
+_LEAST_ROWS_EACH = 20
 # Empty clusters look among so many of the farthest rows for each: those may lie close together.
 _CANDIDATES_EACH = 32
 
@@ -191,7 +192,8 @@ def _seeds(
     rows: Rows, num_clusters: int, generator: torch.Generator
 ) -> Float[Tensor, "clusters variables"]:
     """Greedy k-means++: each centre is the best of some rows drawn by their squared distance."""
-    most = max(_LEAST_ROWS_EACH * num_clusters, _SEED_BYTES // (4 * rows.num_variables))
+    least = _LEAST_ROWS_EACH * num_clusters
+    most = fitting("seeds", 4 * rows.num_variables, least=least)
     some = torch.randperm(len(rows), generator=generator)[:most].sort().values
     x = torch.cat(list(rows.centred(some)))
     weights = _weights(rows)

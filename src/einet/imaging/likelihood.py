@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from einet._memory import chunks, fitting
 from einet.data.images import Images
 from einet.families import ExponentialFamily
 from einet.imaging.colour import COLOUR_LEVELS, as_colour, to_ycocg, to_ycocg_linear
@@ -45,9 +46,7 @@ __all__ = [
 Method = Literal["discrete", "integrated", "dequantised"]
 
 # Rows measured at a time: enough for the tables of bins to pay, if those are not too many cells.
-_ROWS, _CELLS = 8192, 1 << 25
-# Densities take a few float64 for each cell, but no tables.
-_CPU_CELLS, _GPU_CELLS = 1 << 22, 1 << 26
+_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -232,9 +231,9 @@ def dequantised_log_prob(
 
 @torch.no_grad()
 def _log_prob(model: Model, x: Tensor) -> Float[Tensor, " batch"]:
-    cells = _CPU_CELLS if model.device.type == "cpu" else _GPU_CELLS
-    parts = x.split(max(1, cells // model.num_variables))
-    return torch.cat([model.log_prob(part).double() for part in parts])
+    # Densities take a few float64 for each cell, but no tables.
+    parts = chunks(len(x), "image densities", 8 * model.num_variables, model.device)
+    return torch.cat([model.log_prob(x[part]).double() for part in parts])
 
 
 def _checked(method: Any, best: Method) -> Method:
@@ -265,7 +264,7 @@ def _parts(images: Any, num_variables: int) -> Iterator[Tensor]:
         )
     if isinstance(x, Tensor) and x.dtype != torch.uint8:
         raise TypeError(f"images must be bytes (uint8), got {x.dtype}")
-    rows = max(256, min(_ROWS, _CELLS // num_variables))
+    rows = min(_ROWS, fitting("images", num_variables, least=256))
     return (x[start : start + rows] for start in range(0, shape[0], rows))
 
 

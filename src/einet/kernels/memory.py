@@ -11,16 +11,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from einet._memory import budget
+
 __all__ = ["NodeRows", "block_bytes", "blocks", "rows_at_once", "scratch", "spacing"]
 
-# On a server core (1 MiB of L2 cache, 32 MiB of shared L3) blocks of about 1 MiB are best: smaller
-# ones lose to the overhead of each call, larger ones to memory traffic. A GPU wants to be filled.
-_CPU_BLOCK_BYTES = 1 << 20
-_GPU_BLOCK_BYTES = 256 << 20
-# One row alone may be larger than that, as matrix products of few columns are slow.
+# One row alone may be larger than a block, as matrix products of few columns are slow.
 _ROW_FACTOR = 3
 _FEWEST_COLUMNS = 64
-_MOST_AT_ONCE = 32 << 20
 
 _kept = threading.local()
 
@@ -34,7 +31,7 @@ del _
 
 def block_bytes(device: torch.device) -> int:
     """How large a temporary block may be on ``device``."""
-    return _CPU_BLOCK_BYTES if device.type == "cpu" else _GPU_BLOCK_BYTES
+    return budget("block", device)
 
 
 def rows_at_once(device: torch.device) -> int:
@@ -43,22 +40,22 @@ def rows_at_once(device: torch.device) -> int:
 
 
 def blocks(
-    rows: int, batch: int, bytes_each: int, budget: int, at_once: int = 1
+    rows: int, batch: int, bytes_each: int, room: int, at_once: int = 1
 ) -> tuple[list[slice], list[slice]]:
-    """Cut ``rows × batch`` cells of ``bytes_each`` into blocks of about ``budget`` bytes.
+    """Cut ``rows × batch`` cells of ``bytes_each`` into blocks of about ``room`` bytes.
 
     The batch is cut only where a single row would be much larger than that. Blocks hold
-    ``at_once`` rows even if they exceed the budget, up to a limit.
+    ``at_once`` rows even if they exceed that, up to a limit.
 
     Example:
-        >>> blocks(rows=3, batch=100, bytes_each=1000, budget=250_000)
+        >>> blocks(rows=3, batch=100, bytes_each=1000, room=250_000)
         ([slice(0, 2, None), slice(2, 3, None)], [slice(0, 100, None)])
     """
-    columns = max(_FEWEST_COLUMNS, _ROW_FACTOR * budget // max(1, bytes_each))
+    columns = max(_FEWEST_COLUMNS, _ROW_FACTOR * room // max(1, bytes_each))
     pieces = max(1, -(-batch // columns))
     columns = max(1, -(-batch // pieces))
     size = max(1, bytes_each * columns)
-    height = max(1, budget // size, min(at_once, _MOST_AT_ONCE // size))
+    height = max(1, room // size, min(at_once, budget("rows at once") // size))
     return _slices(rows, height), _slices(batch, columns)
 
 

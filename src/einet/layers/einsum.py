@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from einet.kernels.memory import NodeRows, block_bytes, spacing
+from einet._memory import chunks
+from einet.kernels.memory import NodeRows, spacing
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import einsum as kernel
 from einet.kernels.torch.einsum import Children
@@ -131,12 +132,10 @@ class EinsumLayer(ProductLayer):
         weight = self.weight.detach().view(shape)
         marginal = None if descent.values is not None else descent.reduce(weight)
         size = self.num_left * self.num_right * weight.element_size()
-        step = max(1, block_bytes(weight.device) * 16 // size)
-        parts = []
-        for begin in range(0, visits.node.shape[0], step):
-            parts.append(
-                self._descend(visits[slice(begin, begin + step)], descent, weight, marginal)
-            )
+        parts = [
+            self._descend(visits[part], descent, weight, marginal)
+            for part in chunks(len(visits.node), "choices", size, weight.device)
+        ]
         return Visits.cat(parts) if parts else visits
 
     def _descend(

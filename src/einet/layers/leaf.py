@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
+from einet._memory import chunks
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import fused as use_fused
 from einet.kernels.leaf import add_statistics, log_values
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out
-from einet.kernels.memory import block_bytes
 from einet.kernels.nodes import scale_, scaled
 from einet.layers.base import Visits
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
@@ -235,9 +235,7 @@ class LeafLayer(nn.Module):
             leaf = local[here.node]
             family, variables = block.group.family.at(block.columns), block.group.variables
             entries = block.stored.detach().view(-1, s * block.stored.shape[-1])
-            step = max(1, block_bytes(out.device) // (16 * s))
-            for start in range(0, leaf.shape[0], step):
-                part = slice(start, start + step)
+            for part in chunks(len(leaf), "block", 16 * s, out.device):
                 some = leaf[part]
                 parameters = entries.index_select(0, here.k[part] * n + some).view(len(some), s, -1)
                 values = getattr(family.at(some), how)(parameters, **options)

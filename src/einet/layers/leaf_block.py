@@ -10,16 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor, nn
 
+from einet._memory import chunks
 from einet.families import ExponentialFamily
 from einet.kernels.leaf import evidence_of, fused_kernel
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Pairs
-from einet.kernels.memory import NodeRows, block_bytes, spacing
+from einet.kernels.memory import NodeRows, spacing
 from einet.layers.base import copies
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafPrior", "LeafStatistics", "grouped"]
-
-# Parameters are updated in blocks that stay in a core's cache through all passes over them.
-_CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
 
 
 @dataclass
@@ -195,9 +193,7 @@ class LeafBlock(nn.Module):
         K, pairs, _ = stored.shape
         theta = stored.new_empty(K, pairs, family.num_statistics, dtype=torch.float64)
         A = theta.new_empty(K, pairs)
-        step = max(1, block_bytes(stored.device) // (2 * theta[0].nbytes))
-        for start in range(0, K, step):
-            some = slice(start, start + step)
+        for some in chunks(K, "block", 2 * theta[0].nbytes, stored.device):
             theta[some] = family.theta_of(stored[some].double())
             A[some] = family.A(theta[some])
         return theta, A
@@ -234,11 +230,9 @@ class LeafBlock(nn.Module):
         """The M-step of the leaves, given Σ p_L and Σ p_L T(x)."""
         family = self.family
         pseudo = None if prior is None else prior.of(self)
-        room = _CPU_BLOCK if self.stored.device.type == "cpu" else _GPU_BLOCK
-        entries = max(1, room // statistic.weighted[0].numel())
+        bytes_each = 8 * statistic.weighted[0].numel()
         size = step_size.to(statistic.total) if isinstance(step_size, Tensor) else step_size
-        for start in range(0, self.stored.shape[0], entries):
-            some = slice(start, start + entries)
+        for some in chunks(len(self.stored), "update", bytes_each, self.stored.device):
             old, total = self.stored[some], statistic.total[some].unsqueeze(-1)
             weighted = statistic.weighted[some]
             if pseudo is not None:

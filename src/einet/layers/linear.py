@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from einet.kernels.memory import block_bytes
+from einet._memory import chunks
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import linear as kernel
 from einet.kernels.torch.linear import Factors
@@ -125,9 +125,7 @@ class LinearLayer(ProductLayer):
         """One entry is chosen for all children of a sum."""
         i = torch.empty_like(visits.k)
         size = self.num_inputs * self.weight.element_size()
-        step = max(1, block_bytes(self.weight.device) * 16 // size)
-        for begin in range(0, len(i), step):
-            part = slice(begin, begin + step)
+        for part in chunks(len(i), "choices", size, self.weight.device):
             i[part] = descent.pick(self._options(visits[part], descent))
         counts = self.counts[visits.node]
         if self._fewest == len(self._widths):

@@ -10,13 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet._checks import as_smoothing
+from einet._memory import chunks
 from einet.data.batch import Batch
 from einet.structures.arguments import as_rows
 
 __all__ = ["gaussian_information"]
 
-# Cells of a block of rows, in float64.
-_BLOCK_CELLS = 1 << 24
 # Of ρ²: a variable that determines another would tell infinitely much about it.
 _MOST = 1 - 1e-12
 # What is left of squares after subtracting their mean is rounding below this share of them.
@@ -110,9 +109,8 @@ def _deviations(
 
 def _blocks(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
     """Cells and their weights, some rows at a time; the weight of a missing cell is 0."""
-    step = max(1, _BLOCK_CELLS // batch.x.shape[1])
-    for start in range(0, len(batch), step):
-        part = batch[start : start + step]
+    for rows in chunks(len(batch), "information", 8 * batch.x.shape[1]):
+        part = batch[rows]
         weight = part.mask.double()
         if part.weights is not None:
             weight *= part.weights.double().unsqueeze(1)

@@ -11,14 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._checks import as_smoothing
+from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.structures.arguments import as_rows
 
 __all__ = ["as_discrete", "mutual_information"]
 
 _MOST_STATES = 256
-# Of one-hot columns in a block of variables, and of cells in a block of one-hot rows.
-_BLOCK_COLUMNS, _BLOCK_CELLS = 1024, 1 << 25
+# Of one-hot columns in a block of variables.
+_BLOCK_COLUMNS = 1024
 
 
 @torch.no_grad()
@@ -110,7 +111,7 @@ def _joint_counts(
 
 
 def _row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    step = min(1 << 16, max(1, _BLOCK_CELLS // columns))
+    step = min(1 << 16, fitting("one-hot rows", 8 * columns))
     return (slice(start, start + step) for start in range(0, rows, step))
 
 

@@ -8,6 +8,7 @@ import torch
 
 import einet
 from einet.data.images import ArrayImages, array
+from tests.budgets import limit
 
 
 def pixels(count: int, *shape: int) -> np.ndarray:
@@ -51,7 +52,7 @@ def test_wrong_arrays_are_refused():
 def test_a_saved_set_comes_back_from_disk(
     tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(array, "_CHUNK_BYTES", chunk)
+    limit(monkeypatch, "image files", chunk)
     given = pixels(11, 4, 5, 3)
     path = tmp_path / "faces.npy"
     array.save(ArrayImages(given), path)

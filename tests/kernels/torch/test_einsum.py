@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from einet.kernels import memory
 from einet.kernels.nodes import Nodes, scaled
 from einet.layers import EinsumLayer, MixingLayer, SumLayer, Values
+from tests.budgets import limit
 
 INF, NAN = math.inf, math.nan
 
@@ -29,7 +29,7 @@ MIXED = [[0, 2], [1, 4, 6], [7, 5, 3]]
 def _budget(request, monkeypatch):
     """With a budget of one byte every block is as small as it gets."""
     if request.param is not None:
-        monkeypatch.setattr(memory, "_CPU_BLOCK_BYTES", request.param)
+        limit(monkeypatch, "block", request.param)
 
 
 def rand(*shape: int, seed: int = 0, dtype: torch.dtype = double) -> Tensor:

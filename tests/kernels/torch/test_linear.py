@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from einet.kernels import memory
 from einet.kernels.nodes import Nodes, scaled
 from einet.kernels.torch.linear import multiply_, scale_down_
 from einet.kernels.update import Step, step_
 from einet.layers import LinearLayer, Values
+from tests.budgets import limit
 
 INF, NAN = math.inf, math.nan
 
@@ -29,7 +29,7 @@ NODES = 9
 def _budget(request, monkeypatch):
     """With a budget of one byte every block is as small as it gets."""
     if request.param is not None:
-        monkeypatch.setattr(memory, "_CPU_BLOCK_BYTES", request.param)
+        limit(monkeypatch, "block", request.param)
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from einet._memory import chunks
 from einet.data.images.base import Images, RowIndex, as_rows
 
 __all__ = ["ArrayImages", "load", "save"]
-
-# Images are decoded and written so many bytes at a time.
-_CHUNK_BYTES = 64 * 2**20
 
 
 class ArrayImages(Images):
@@ -76,14 +74,12 @@ def save(images: Images, path: str | PathLike[str]) -> None:
     # Whoever finds the file finds it complete.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     shape = (len(images), *images.image_shape)
-    step = max(1, _CHUNK_BYTES // images.num_variables)
     try:
         with unfinished.open("wb") as file:
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
-            for start in range(0, len(images), step):
-                stop = min(start + step, len(images))
-                file.write(np.ascontiguousarray(images.read(slice(start, stop))).data)
+            for part in chunks(len(images), "image files", images.num_variables):
+                file.write(np.ascontiguousarray(images.read(part)).data)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

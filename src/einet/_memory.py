@@ -1,0 +1,128 @@
+"""How much memory each kind of work may take at a time: all budgets, and what fits them.
+
+Work that grows with the number of rows, leaves or entries is cut into parts. How large those are
+decides the speed as much as the memory, so that the numbers are measured ones, and stand in one
+table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+__all__ = ["BUDGETS", "Budget", "budget", "chunks", "fitting"]
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes on a CPU and on a GPU.
+
+    Where ``gpu_most`` is given, a GPU's budget is ``1 / gpu_share`` of its memory, within
+    ``gpu`` and ``gpu_most``.
+    """
+
+    cpu: int
+    gpu: int
+    gpu_most: int | None = None
+    gpu_share: int = 16
+
+    def on(self, device: torch.device) -> int:
+        """The budget on a device."""
+        if device.type == "cpu":
+            return self.cpu
+        if self.gpu_most is None:
+            return self.gpu
+        return min(max(self.gpu, _memory_of(device) // self.gpu_share), self.gpu_most)
+
+
+@cache
+def _memory_of(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).total_memory
+
+
+#: The budget of each kind of work, by name.
+BUDGETS: dict[str, Budget] = {
+    # Temporaries of one kernel. On a server core (1 MiB of L2 cache, 32 MiB of shared L3) about
+    # 1 MiB is best: less loses to the overhead of each call, more to memory traffic. A GPU wants
+    # to be filled.
+    "block": Budget(1 << 20, 256 << 20),
+    # A block may take more than that where it would hold too few rows to give every core some.
+    "rows at once": Budget(32 << 20, 32 << 20),
+    # Weights that a choice is made by, of some nodes on the way down.
+    "choices": Budget(16 << 20, 4 << 30),
+    # Parameters that are updated together: they stay in a core's cache through all passes.
+    "update": Budget(8 << 16, 8 << 26),
+    # Values of all nodes for some rows, where no gradients are asked for. A training step in one
+    # piece is faster, so that on a GPU it depends on its memory; the most is what kernels can
+    # number by 32 bits.
+    "values": Budget(256 << 20, 1 << 30, gpu_most=1 << 32),
+    # Choices of samples that are drawn together.
+    "samples": Budget(64 << 20, 64 << 20),
+    # Statistics T(x) of rows: for the first parameters of leaves, for clusters, for a prior.
+    "statistics": Budget(256 << 20, 256 << 20),
+    "cluster statistics": Budget(128 << 20, 128 << 20),
+    "prior statistics": Budget(64 << 20, 64 << 20),
+    # Tables of the bins of leaves: one of them, and all that are kept.
+    "table": Budget(64 << 20, 1 << 30),
+    "kept tables": Budget(1 << 30, 8 << 30),
+    # Rows of data for the information between variables.
+    "information": Budget(128 << 20, 128 << 20),
+    "one-hot rows": Budget(256 << 20, 256 << 20),
+    # Images that are measured together, by tables of bins and by densities.
+    "images": Budget(32 << 20, 32 << 20),
+    "image densities": Budget(32 << 20, 512 << 20),
+    # Images that are read together.
+    "image files": Budget(64 << 20, 64 << 20),
+    # A part of a set of rows on its way through a device.
+    "rows": Budget(32 << 20, 256 << 20),
+    # Rows among which the first centres of clusters are sought.
+    "seeds": Budget(64 << 20, 64 << 20),
+    # Clusters that are trained side by side, and the rows they keep.
+    "cohort": Budget(1 << 30, 1 << 30),
+    "cluster rows": Budget(128 << 20, 128 << 20),
+}
+
+
+def budget(name: str, device: torch.device = _CPU) -> int:
+    """The bytes that one kind of work may take on a device.
+
+    Example:
+        >>> budget("table", torch.device("cpu"))
+        67108864
+    """
+    return BUDGETS[name].on(device)
+
+
+def fitting(name: str, bytes_each: int, device: torch.device = _CPU, least: int = 1) -> int:
+    """How many things of ``bytes_each`` fit a budget; at least ``least``, however large they are.
+
+    Example:
+        >>> fitting("block", bytes_each=1000), fitting("block", bytes_each=1 << 30, least=64)
+        (1048, 64)
+    """
+    return max(least, budget(name, device) // max(1, bytes_each))
+
+
+def chunks(
+    count: int, name: str, bytes_each: int, device: torch.device = _CPU, least: int = 1
+) -> Iterator[slice]:
+    """Cut ``count`` things of ``bytes_each`` into slices that fit a budget.
+
+    Args:
+        count: How many there are.
+        name: The kind of work, one of :data:`BUDGETS`.
+        bytes_each: What one of them takes.
+        device: Where the work is done.
+        least: So many are done at a time even if they do not fit.
+
+    Example:
+        >>> list(chunks(5, "block", bytes_each=400_000))
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = fitting(name, bytes_each, device, least)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))

@@ -1,0 +1,55 @@
+"""Budgets of memory, and what fits them."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from einet import _memory
+from einet._memory import BUDGETS, Budget, budget, chunks, fitting
+from tests.budgets import limit
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+@given(
+    count=st.integers(0, 300),
+    bytes_each=st.integers(0, 1 << 21),
+    least=st.integers(1, 70),
+    name=st.sampled_from(["block", "update", "rows at once"]),
+)
+def test_chunks_cover_everything_once(count: int, bytes_each: int, least: int, name: str):
+    parts = list(chunks(count, name, bytes_each, CPU, least))
+    assert [i for part in parts for i in range(part.start, part.stop)] == list(range(count))
+    for part in parts:
+        size = part.stop - part.start
+        assert size <= least or size * bytes_each <= budget(name)
+    if len(parts) > 1:
+        # One more would have been too much.
+        assert (fitting(name, bytes_each, CPU, least) + 1) * bytes_each > budget(name)
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_gpu_has_no_less(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_memory, "_memory_of", lambda device: 80 << 30)
+    assert 0 < budget(name) <= budget(name, GPU)
+
+
+@pytest.mark.parametrize(("memory", "expected"), [(8, 1.0), (32, 2.0), (141, 4.0)])
+def test_a_share_of_the_memory(memory: int, expected: float, monkeypatch: pytest.MonkeyPatch):
+    properties = SimpleNamespace(total_memory=memory << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    _memory._memory_of.cache_clear()
+    assert Budget(7, 1 << 30, gpu_most=1 << 32).on(GPU) == expected * 2**30
+    assert Budget(7, 1 << 30, gpu_most=1 << 32).on(CPU) == 7
+    _memory._memory_of.cache_clear()
+
+
+def test_the_budgets_of_tests(monkeypatch: pytest.MonkeyPatch):
+    limit(monkeypatch, "block")
+    assert fitting("block", 100) == 1
+    assert fitting("block", 100, least=5) == 5
+    with pytest.raises(KeyError, match="nothing"):
+        budget("nothing")
