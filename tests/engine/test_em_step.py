@@ -8,6 +8,7 @@ from torch import Tensor
 
 import einet
 from einet import Einet
+from tests.budgets import limit
 from tests.families.cases import CASES, Case
 from tests.learning.test_em import STRUCTURES, draws, holes
 
@@ -42,14 +43,14 @@ def test_equals_the_two_steps(structure: str, case: Case):
 
 def test_in_small_blocks(monkeypatch):
     """Statistics of one sum may come in several pieces of the batch."""
-    monkeypatch.setattr("einet.kernels.memory._CPU_BLOCK_BYTES", 1)
-    monkeypatch.setattr("einet.kernels.memory._MOST_AT_ONCE", 0)
+    limit(monkeypatch, "block")
+    limit(monkeypatch, "rows at once", 0)
     model = Einet(STRUCTURES["Poon-Domingos"], einet.Gaussian(), 3, dtype=torch.float64)
     both_ways(model, torch.randn(200, 4, dtype=torch.float64), 1.0)
 
 
 def test_a_large_batch_is_learnt_from_as_a_whole(monkeypatch):
-    monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
+    limit(monkeypatch, "values")
     model = Einet(STRUCTURES["random trees"], einet.Gaussian(), 3, dtype=torch.float64)
     x = torch.randn(150, 4, dtype=torch.float64)
     assert len(model.pieces(len(x))) == 3

@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 import einet
 from einet.data import as_batch
 from einet.kernels import dispatch
+from tests.budgets import limit
 from tests.kernels.triton.leaf_check import DEVICES
 from tests.oracle import random_rows
 from tests.structures.strategies import region_graphs
@@ -218,7 +219,7 @@ def test_the_kernels_are_in_use(device: str) -> None:
 
 @on_devices
 def test_a_batch_in_pieces(device: str, monkeypatch) -> None:
-    monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
+    limit(monkeypatch, "values")
     monkeypatch.setattr("einet.engine.passes._gpu_piece_bytes", lambda device: 1)
     twins = Twins(einet.random_trees(4, 1, 2), einet.Gaussian(), 3, device)
     x = twins.rows(70)

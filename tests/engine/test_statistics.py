@@ -16,6 +16,7 @@ from einet import (
     random_trees,
 )
 from einet.engine.statistics import EinetStatistics, Statistics
+from tests.budgets import limit
 from tests.learning.complete import Complete
 
 STRUCTURES = {
@@ -146,7 +147,7 @@ class TestSums:
         model = small_model(structure)
         x = some_rows(model, rows=150)
         whole = model.e_step(x, weights=torch.arange(150.0))
-        monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
+        limit(monkeypatch, "values")
         assert len(model.pieces(150)) == 3
         assert_same(model.e_step(x, weights=torch.arange(150.0)), whole)
 

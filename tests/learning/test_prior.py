@@ -14,6 +14,7 @@ import einet
 from einet import EM, Einet, Mixture, Prior, PseudoCounts, RegionGraph, StochasticEM
 from einet.engine.statistics import EinetStatistics
 from einet.layers import FamilyGroup
+from tests.budgets import limit
 from tests.oracle import NAN, random_rows
 from tests.structures.strategies import region_graphs
 
@@ -334,7 +335,7 @@ class TestCentres:
         model, x = mixed()
         x = x.repeat(5, 1)
         whole = self.centres(model, x)
-        monkeypatch.setattr("einet.engine.pseudo_counts._PART_BYTES", 1)
+        limit(monkeypatch, "prior statistics")
         parts = self.centres(model, x)
         for group, centre in whole.items():
             torch.testing.assert_close(parts[group], centre)
@@ -391,7 +392,7 @@ class TestModels:
         two = copy.deepcopy(one)
         prior = Prior(sums=2.0, leaves=1.0)
         one.em_step(x, step_size=0.5, prior=prior.pseudo_counts(one, x))
-        monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
+        limit(monkeypatch, "values")
         assert len(two.pieces(len(x))) > 1
         two.em_step(x, step_size=0.5, prior=prior.pseudo_counts(two, x))
         same(one, two)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from einet._memory import chunks, fitting
 from einet.data.batch import Batch
 from einet.families import ExponentialFamily
 from einet.layers import LeafBlock, LeafLayer
@@ -16,8 +17,6 @@ __all__ = ["initialize_leaves"]
 _TOWARDS_A_ROW = 0.5
 # Rows beyond this add nothing to a column's location and scale worth their time.
 _MOST_ROWS = 100_000
-# Statistics of several rows or entries are computed together up to so many numbers.
-_MOST_NUMBERS = 1 << 25
 
 
 @torch.no_grad()
@@ -53,7 +52,7 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
 def _average(family: ExponentialFamily, x: Tensor, observed: Tensor) -> Tensor:
     """E[T(x)] of every variable over its observed rows, in bounded memory."""
     total: Tensor | None = None
-    step = min(4096, max(1, _MOST_NUMBERS // (x.shape[1] * family.num_statistics)))
+    step = min(4096, fitting("statistics", 8 * x.shape[1] * family.num_statistics))
     for start in range(0, x.shape[0], step):
         rows = slice(start, start + step)
         part = (family.T(x[rows]) * observed[rows].unsqueeze(-1)).sum(0)
@@ -72,13 +71,11 @@ def _initialize_block(
 ) -> None:
     columns = block.columns.to(x.device)
     anchors = anchors[block.leaves.to(x.device)].T
-    seen = observed.any(0)[columns].reshape(-1, 1).to(block.stored.device)
+    known = observed.any(0)[columns].reshape(-1, 1).to(block.stored.device)
     family, phi = family.at(columns), average[columns]
-    step = max(1, _MOST_NUMBERS // phi.numel())
-    for start in range(0, block.stored.shape[0], step):
-        entries = slice(start, start + step)
+    for entries in chunks(len(block.stored), "statistics", 8 * phi.numel()):
         rows = anchors[entries].unsqueeze(-1).expand(-1, *columns.shape)
         share = _TOWARDS_A_ROW * observed[rows, columns].double().unsqueeze(-1)
         towards = phi + share * (family.T(x[rows, columns]) - phi)
         new = block.from_phi(towards.flatten(1, 2)).to(block.stored.dtype)
-        block.stored[entries] = torch.where(seen, new, block.stored[entries])
+        block.stored[entries] = torch.where(known, new, block.stored[entries])

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from einet._memory import chunks
 from einet.data.batch import Batch
 from einet.data.kmeans import Clusters, kmeans
 from einet.data.streams import Rows
@@ -90,9 +91,7 @@ def _averages(
     num, (rows, V), S = len(clusters.centres), x.shape, family.num_statistics
     sums = torch.zeros(num, V * S, dtype=torch.float64, device=x.device)
     counts = torch.zeros(num, V, dtype=torch.float64, device=x.device)
-    step = max(1, (1 << 24) // (V * S))
-    for start in range(0, rows, step):
-        part = slice(start, start + step)
+    for part in chunks(rows, "cluster statistics", 8 * V * S):
         seen, which = observed[part], clusters.assignment[part].to(x.device)
         # A product with one-hot rows adds in a fixed order, as index_add_ on a GPU does not.
         member = torch.zeros(len(which), num, dtype=torch.float64, device=x.device)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
+from einet._memory import chunks
 from einet.families.simplex import floored_simplex
 from einet.kernels.update import RELATIVE_FLOOR, step_
 from einet.layers import SumLayer
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from einet.engine.statistics import EinetStatistics
 
 __all__ = ["check_canonical", "m_step", "update_classes"]
-
-# Parameters are updated in blocks that stay in a core's cache through all passes over them.
-_CPU_BLOCK, _GPU_BLOCK = 1 << 16, 1 << 26
 
 
 @torch.no_grad()
@@ -64,10 +62,8 @@ def update_weights(
 ) -> None:
     """The M-step of one layer's weights, given Σ ∂log P/∂w and the pseudo-count of each sum."""
     for w, n in zip(layer.simplices(layer.weight), layer.simplices(statistic), strict=True):
-        rows = max(1, _block(w) // (w.shape[-1] * w.shape[-2]))
-        for start in range(0, w.shape[0], rows):
-            some = w[start : start + rows]
-            step_(some, some * n[start : start + rows], step_size, axis=-1, pseudo=pseudo)
+        for rows in chunks(len(w), "update", 8 * w.shape[-1] * w.shape[-2], w.device):
+            step_(w[rows], w[rows] * n[rows], step_size, axis=-1, pseudo=pseudo)
 
 
 @torch.no_grad()
@@ -83,7 +79,3 @@ def update_classes(
     size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
     new = torch.lerp(old.double().exp(), target, size).log().to(old)
     old.copy_(torch.where(counts.sum() > 0, new, old))
-
-
-def _block(tensor: Tensor) -> int:
-    return _CPU_BLOCK if tensor.device.type == "cpu" else _GPU_BLOCK

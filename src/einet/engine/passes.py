@@ -6,12 +6,12 @@ They take data that have been checked; :class:`~einet.Einet` checks what users g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.engine.m_step import check_canonical, m_step, update_classes
 from einet.engine.pseudo_counts import PseudoCounts
@@ -26,12 +26,6 @@ from einet.layers import Circuit, LeafLayer
 from einet.structures import RegionGraph
 
 __all__ = ["Layers", "Passes"]
-
-# Values of one piece of a large batch are kept below this, where no gradients are asked for. A
-# training step in one piece is faster, so that on a GPU it depends on its memory; the most is what
-# kernels can number by 32 bits.
-_CPU_PIECE_BYTES = 256 << 20
-_GPU_PIECE_BYTES, _GPU_PIECES = (1 << 30, 1 << 32), 16
 
 
 class Layers(nn.Module, ABC):
@@ -103,8 +97,7 @@ class Passes(Layers):
         """Slices of a batch small enough for their values to fit a bounded memory, much alike."""
         circuit, like = self.circuit, self.log_class_prior
         bytes_each = circuit.num_body * circuit.width * like.element_size()
-        room = _gpu_piece_bytes(like.device) if like.is_cuda else _CPU_PIECE_BYTES
-        number = -(-rows // max(64, room // bytes_each))
+        number = -(-rows // fitting("values", bytes_each, like.device, least=64))
         # Whole multiples of what rows of a recording are filled up to.
         step = max(64, -(-rows // max(1, number) // 16) * 16)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
@@ -191,10 +184,3 @@ class Passes(Layers):
         into_leaves = self.circuit.backpropagate_(weights, values, seed, of_weights)
         rows = row_sums(log_likelihood, row_weight)
         return Expectation(values.evidence, into_leaves, torch.cat([rows, seed.sum(1)]))
-
-
-@cache
-def _gpu_piece_bytes(device: torch.device) -> int:
-    least, most = _GPU_PIECE_BYTES
-    memory = torch.cuda.get_device_properties(device).total_memory
-    return min(max(least, memory // _GPU_PIECES), most)

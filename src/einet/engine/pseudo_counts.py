@@ -10,15 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet._memory import chunks
+from einet._memory import chunks
 from einet.data.batch import Batch
 from einet.kernels.leaf import add_statistics, torch_kernel
 from einet.kernels.memory import NodeRows
 from einet.layers import FamilyGroup, LeafBlock, LeafPrior, SumLayer
 
 __all__ = ["PseudoCounts", "check_pseudo_counts", "leaf_centres"]
-
-# Rows are looked at in parts, which take about so much memory.
-_PART_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +145,8 @@ class _Centre:
         leaf = NodeRows(torch.zeros(1, dtype=torch.long), 0, 1)
         columns = torch.arange(V, device=device).unsqueeze(0)
         numbers = 3 + torch_kernel(group.family.kernel).numbers(group.family)
-        step = max(64, _PART_BYTES // (8 * V * numbers))
-        for start in range(0, len(batch), step):
-            part = batch[slice(start, start + step)].to(device)
+        for rows in chunks(len(batch), "prior statistics", 8 * V * numbers, least=64):
+            part = batch[rows].to(device)
             flow = total.new_ones(len(part)) if part.weights is None else part.weights.double()
             evidence = group.evidence(part.x, part.observed)
             add_statistics(flow.view(1, 1, -1), leaf, columns, evidence, total, self._weighted)
