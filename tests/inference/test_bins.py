@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import einet
-from einet.inference import bins
 from einet.inference.bins import bin_log_prob
 from einet.kernels.dispatch import backend
+from tests.budgets import limit
 
 INF = torch.inf
 
@@ -85,9 +85,9 @@ def test_far_from_everything_it_stays_finite():
 def test_tables_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch):
     model, every, bounds = trained(5), boxes(5, 3), edges(-2.0, 2.0)
     whole = bin_log_prob(model, every, bounds)
-    monkeypatch.setattr(bins, "_CPU_TABLE_BYTES", 1)
+    limit(monkeypatch, "table")
     torch.testing.assert_close(bin_log_prob(model, every, bounds), whole)
-    monkeypatch.setattr(bins, "_CPU_KEPT_BYTES", 1)
+    limit(monkeypatch, "kept tables")
     monkeypatch.setattr(model, "pieces", lambda rows: [slice(0, 100), slice(100, rows)])
     torch.testing.assert_close(bin_log_prob(model, every, bounds), whole)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import einet
 from einet import Einet
+from tests.budgets import limit
 from tests.oracle import CONTINUOUS, DISCRETE, NAN, close, random_model, random_rows
 
 INF = math.inf
@@ -233,7 +234,7 @@ def test_large_batches_go_through_in_pieces(monkeypatch):
         # Draws come in another order.
         answers[name] = None if name in ("sample", "means") else ask(whole, x)
     log_prob, statistics = whole.log_prob(x), model.e_step(x, labels=labels)
-    monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
+    limit(monkeypatch, "values")
     assert len(model.pieces(200)) == 4
     pieces = model.given(x, labels=labels)
     for name, expected in answers.items():

@@ -12,6 +12,7 @@ from torch import Tensor
 import einet
 from einet import Einet, RegionGraph
 from einet.inference.sampling import best, draw
+from tests.budgets import limit
 from tests.oracle import CONTINUOUS, DISCRETE, NAN, Joint, close, random_model, random_rows
 
 STRUCTURES: dict[str, tuple[RegionGraph, dict]] = {
@@ -169,7 +170,7 @@ def test_seeds():
 
 def test_many_samples_are_drawn_in_pieces(monkeypatch):
     model = sharp_model("Poon–Domingos")
-    monkeypatch.setattr("einet.inference.einet._CELLS_AT_ONCE", 400)
+    limit(monkeypatch, "samples", 3200)
     joint = Joint(model)
     check_counts(joint.count(model.sample(5_000, seed=1)), joint.distribution())
 

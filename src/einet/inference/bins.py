@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
+from einet._memory import budget, fitting
 from einet.engine.passes import Passes
 from einet.inference.distribution import Distribution
 from einet.kernels.leaf import TABLE, log_values
@@ -17,11 +18,6 @@ from einet.kernels.nodes import scaled
 from einet.layers import LeafBlock
 
 __all__ = ["bin_log_prob"]
-
-# A table holds a number for each bin of each variable of each leaf entry. So large are the tables
-# that are made at a time, and those that are kept for all rows.
-_CPU_TABLE_BYTES, _GPU_TABLE_BYTES = 64 << 20, 1 << 30
-_CPU_KEPT_BYTES, _GPU_KEPT_BYTES = 1 << 30, 8 << 30
 
 
 @torch.no_grad()
@@ -111,8 +107,8 @@ class _Tables:
         self.blocks, self.edges = model.leaf.leaf_blocks, edges
         self.bounds = edges[:-1], edges[1:]
         cells = sum(block.stored[..., 0].numel() for block in self.blocks) * (len(edges) - 1)
-        room = _CPU_KEPT_BYTES if edges.device.type == "cpu" else _GPU_KEPT_BYTES
-        self._kept: list[_Table] | None = [] if 8 * cells <= room else None
+        fits = 8 * cells <= budget("kept tables", edges.device)
+        self._kept: list[_Table] | None = [] if fits else None
 
     def __iter__(self) -> Iterator[_Table]:
         if self._kept is None:
@@ -123,11 +119,10 @@ class _Tables:
 
     def _made(self) -> Iterator[_Table]:
         bins = len(self.edges) - 1
-        room = _CPU_TABLE_BYTES if self.edges.device.type == "cpu" else _GPU_TABLE_BYTES
         for block in self.blocks:
             (n, s), K = block.columns.shape, block.stored.shape[0]
             stored = block.stored.detach().view(K, n, s, -1)
-            step = max(1, room // (8 * K * s * bins))
+            step = fitting("table", 8 * K * s * bins, self.edges.device)
             for first in range(0, n, step):
                 columns = block.columns[first : first + step].unsqueeze(-1)
                 family = block.group.family.at(columns)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
 from einet.engine.root import class_posterior, mask_classes
@@ -19,9 +20,6 @@ from einet.inference.sampling import Leaves, as_generator, best, draw
 from einet.layers import Descent
 
 __all__ = ["EinetDistribution", "EinetPosterior"]
-
-# Samples drawn at once: enough to be fast, few enough for their choices to fit in memory.
-_CELLS_AT_ONCE = 1 << 23
 
 
 class EinetDistribution(Passes, Distribution):
@@ -140,7 +138,7 @@ class EinetPosterior(Posterior):
             known = piece.observed is None or bool(piece.observed.any())
             values, root = self.model.upward(piece)
             classes = class_posterior(self._joint(root, piece), None).T
-            step = max(1, _CELLS_AT_ONCE // (len(piece) * self.model.num_variables))
+            step = fitting("samples", 8 * len(piece) * self.model.num_variables)
             for start in range(0, n, step):
                 count = min(step, n - start)
                 descent = Descent(draw(generator), values=values if known else None)
