@@ -180,10 +180,10 @@ class Gaussian(ExponentialFamily):
         scale = torch.where(constant, (1e-6 * location.abs()).clamp(min=1e-3), scale)
         # Rounded to float32, so that casting a model to float32 and back moves nothing.
         location, scale = location.float().double(), scale.clamp(1e-30, 1e30).float().double()
-        seen = count > 0
+        known = count > 0
         return self.with_hyperparameters(
             {
-                "location": torch.where(seen, location, self.location),
-                "scale": torch.where(seen, scale, self.scale),
+                "location": torch.where(known, location, self.location),
+                "scale": torch.where(known, scale, self.scale),
             }
         )

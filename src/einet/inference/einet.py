@@ -132,7 +132,7 @@ class EinetPosterior(Posterior):
         generator = as_generator(seed, self.model.device)
         shape = (n, len(self), self.model.num_variables)
         result = self.evidence.x.new_empty(shape, dtype=self.result_dtype)
-        how = {"how": "sample", "generator": generator} if leaves == "sample" else {"how": "mean"}
+        options = {"generator": generator} if leaves == "sample" else {}
         for rows in self.model.pieces(len(self)):
             piece = self.evidence[rows]
             known = piece.observed is None or bool(piece.observed.any())
@@ -143,7 +143,7 @@ class EinetPosterior(Posterior):
                 count = min(step, n - start)
                 descent = Descent(draw(generator), values=values if known else None)
                 weights = classes.repeat(count, 1)
-                points = self._points(descent, descent.pick(weights), **how)
+                points = self._points(descent, descent.pick(weights), leaves, **options)
                 result[start : start + count, rows] = points.view(count, len(piece), -1)
         return self.keep_evidence(result)
 
@@ -155,15 +155,15 @@ class EinetPosterior(Posterior):
             piece = self.evidence[rows]
             values, root = self.model.upward(piece, maximise=True)
             descent = Descent(best, maximise=True, values=values)
-            parts.append(self._points(descent, best(self._joint(root, piece).T), how="mode"))
+            parts.append(self._points(descent, best(self._joint(root, piece).T), "mode"))
         return self.keep_evidence(
             torch.cat(parts) if parts else self.evidence.x.to(self.model.dtype)
         )
 
-    def _points(self, descent: Descent, classes: Tensor, **how: Any) -> Tensor:
-        """Follow the choices from the roots to the leaves and read a value off each."""
+    def _points(self, descent: Descent, classes: Tensor, answer: str, **options: Any) -> Tensor:
+        """Follow the choices from the roots to the leaves; ``answer`` is the method of a family."""
         visits = self.model.circuit.descend(classes, descent)
         shape = (classes.shape[0], self.model.num_variables)
         points = torch.empty(shape, dtype=self.result_dtype, device=self.model.device)
-        self.model.leaf.draw_(visits, points, **how)
+        self.model.leaf.draw_(visits, points, answer, **options)
         return points

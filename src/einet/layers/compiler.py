@@ -126,7 +126,7 @@ class EinsumCompiler(Compiler):
         for partition in partitions:
             a, b = self._children(partition)
             kinds[self.entries[a], self.entries[b]].append(partition)
-        found: dict[int, int] = {}
+        nodes: dict[int, int] = {}
         for (num_left, num_right), alike in kinds.items():
             pairs = [self._children(partition) for partition in alike]
             left, right = (
@@ -134,8 +134,8 @@ class EinsumCompiler(Compiler):
             )
             start = self.size[space]
             self.append(EinsumLayer(left, right, num_left, num_right, outputs, start, space), space)
-            found |= {partition: start + i for i, partition in enumerate(alike)}
-        return found
+            nodes |= {partition: start + i for i, partition in enumerate(alike)}
+        return nodes
 
     def _children(self, partition: int) -> tuple[int, int]:
         a, b = self.graph.partitions[partition].children

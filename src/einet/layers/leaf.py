@@ -224,9 +224,16 @@ class LeafLayer(nn.Module):
     # -- choices -------------------------------------------------------------------------------
 
     def draw_(
-        self, visits: Visits, out: Float[Tensor, "samples variables"], how: str, **options: Any
+        self, visits: Visits, out: Float[Tensor, "samples variables"], answer: str, **options: Any
     ) -> None:
-        """Write a value of every visited leaf into ``out``; ``how`` is a method of the family."""
+        """Write a value of every visited leaf into ``out``: what this method of its family answers.
+
+        Args:
+            visits: The leaves.
+            out: Where their values go.
+            answer: ``"sample"``, ``"mean"`` or ``"mode"``.
+            options: What else the method is to be given.
+        """
         for block in self.leaf_blocks:
             n, s = block.columns.shape
             local = torch.full((self.num_nodes,), -1, device=out.device)
@@ -238,7 +245,7 @@ class LeafLayer(nn.Module):
             for part in chunks(len(leaf), "block", 16 * s, out.device):
                 some = leaf[part]
                 parameters = entries.index_select(0, here.k[part] * n + some).view(len(some), s, -1)
-                values = getattr(family.at(some), how)(parameters, **options)
+                values = getattr(family.at(some), answer)(parameters, **options)
                 columns = variables[block.columns[some]]
                 out[here.sample[part].unsqueeze(1), columns] = values.to(out.dtype)
 
