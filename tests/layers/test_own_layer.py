@@ -150,9 +150,11 @@ def test_copies_side_by_side():
             views = zip(copied.simplices(copied.weight), layer.simplices(layer.weight), strict=True)
             for into, weight in views:
                 into[c::2] = weight
-    v, m = models[0].leaf(x, ~x.isnan())
-    values = twice.empty_values(len(x), v)
-    count = 2 * models[0].circuit.num_leaf_nodes
+    leaf = models[0].leaf
+    v = torch.empty(leaf.num_nodes, leaf.num_entries, len(x), dtype=torch.float64)
+    m = torch.empty(leaf.num_nodes, len(x), dtype=torch.float64)
+    leaf.propagate_(leaf.evidence(x, ~x.isnan()), v, m)
+    values, count = twice.empty_values(len(x), v), 2 * leaf.num_nodes
     values.body.v[:count], values.body.m[:count] = (t.repeat_interleave(2, 0) for t in (v, m))
     twice.fill_(twice.weights, values)
     for c, model in enumerate(models):
