@@ -220,7 +220,6 @@ def test_the_kernels_are_in_use(device: str) -> None:
 @on_devices
 def test_a_batch_in_pieces(device: str, monkeypatch) -> None:
     limit(monkeypatch, "values")
-    monkeypatch.setattr("einet.engine.passes._gpu_piece_bytes", lambda device: 1)
     twins = Twins(einet.random_trees(4, 1, 2), einet.Gaussian(), 3, device)
     x = twins.rows(70)
     assert len(twins.model.pieces(70)) == 2

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import einet
 from einet.engine import replay
+from tests.budgets import limit
 from tests.oracle import random_rows
 from tests.twins import Twins, near
 
@@ -99,7 +100,7 @@ def test_full_batches() -> None:
 
 def test_pieces_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are recorded as one."""
-    monkeypatch.setattr("einet.engine.passes._gpu_piece_bytes", lambda device: 1)
+    limit(monkeypatch, "values")
     twins = twins_of("trees")
     rows = twins.rows(30)
     prior = einet.Prior(sums=0.5, leaves=0.5)
