@@ -82,9 +82,10 @@ BUDGETS: dict[str, Budget] = {
     "rows": Budget(32 << 20, 256 << 20),
     # Rows among which the first centres of clusters are sought.
     "seeds": Budget(64 << 20, 64 << 20),
-    # Clusters that are trained side by side, and the rows they keep.
-    "cohort": Budget(1 << 30, 1 << 30),
-    "cluster rows": Budget(128 << 20, 128 << 20),
+    # Values, or data, of clusters that are trained side by side.
+    "side by side": Budget(1 << 30, 1 << 30),
+    # Rows that initial leaves are read off.
+    "first rows": Budget(128 << 20, 128 << 20),
 }
 
 

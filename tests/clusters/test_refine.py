@@ -15,8 +15,8 @@ from torch import Tensor
 import einet
 from einet import EM, ClusteredEinet, StochasticEM
 from einet.clusters import refine as module
-from einet.data import streams as streams_module
 from einet.learning import checkpoint as checkpoint_module
+from tests.budgets import limit
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
 NAN = float("nan")
@@ -45,7 +45,7 @@ def same(one: einet.Model, two: einet.Model) -> bool:
 
 def test_an_epoch_is_a_step_of_em_of_the_mixture(monkeypatch):
     monkeypatch.setattr(module, "_LEAST_SHARE", 0.0)
-    monkeypatch.setattr(streams_module, "_CPU_PART_BYTES", 4 * 4 * 30)
+    limit(monkeypatch, "rows", 4 * 4 * 30)
     x = rows()
     x[::7, 1] = NAN
     model, other = trained(), trained()

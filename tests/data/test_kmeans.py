@@ -11,10 +11,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from einet.data import kmeans as module
-from einet.data import streams as streams_module
 from einet.data.batch import Batch
 from einet.data.kmeans import cluster_means, kmeans, nearest_centre
 from einet.data.streams import Rows
+from tests.budgets import limit
 
 CPU = torch.device("cpu")
 NAN = float("nan")
@@ -101,7 +101,7 @@ def test_a_seed_decides(digits: Tensor):
 
 def test_parts_do_not_matter(digits: Tensor, monkeypatch):
     whole = kmeans(source_of(digits), 8)
-    monkeypatch.setattr(streams_module, "_CPU_PART_BYTES", 4 * 64 * 90)
+    limit(monkeypatch, "rows", 4 * 64 * 90)
     parts = kmeans(source_of(digits), 8)
     assert parts.assignment.equal(whole.assignment)
     torch.testing.assert_close(parts.centres, whole.centres, rtol=1e-5, atol=1e-5)

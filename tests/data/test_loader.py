@@ -183,7 +183,8 @@ class TestFit:
     def test_mistakes(self):
         model, x = Einet(GRAPH, Gaussian(), 3), torch.zeros(4, 4)
         loader = DataLoader(TensorDataset(x))
-        for name, value in (("labels", [0] * 4), ("observed", x == 0), ("weights", [1.0] * 4)):
+        beside: dict[str, Any] = {"labels": [0] * 4, "observed": x == 0, "weights": [1.0] * 4}
+        for name, value in beside.items():
             with pytest.raises(ValueError, match=f"{name} is given, but train is a loader"):
                 fit(model, loader, progress=False, **{name: value})
         with pytest.raises(ValueError, match="batch_size is given .7., but train is a loader"):

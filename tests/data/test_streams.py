@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einet.data import streams as module
 from einet.data.batch import Batch, as_batch
 from einet.data.streams import Rows, even_parts
+from tests.budgets import limit
 
 CPU = torch.device("cpu")
 NAN = float("nan")
@@ -26,7 +26,7 @@ def rows(count: int = 20, variables: int = 3) -> torch.Tensor:
 
 
 def test_parts_hold_every_row_once(monkeypatch):
-    monkeypatch.setattr(module, "_CPU_PART_BYTES", 100)
+    limit(monkeypatch, "rows", 100)
     x = rows()
     source = rows_of(x)
     parts = list(source.parts())
@@ -86,7 +86,7 @@ def test_checksums_tell_rows_apart():
 
 
 def test_every_part_is_checked(monkeypatch):
-    monkeypatch.setattr(module, "_CPU_PART_BYTES", 100)
+    limit(monkeypatch, "rows", 100)
     names = []
     rows_of(rows(), None, None, lambda part, name: names.append((name, len(part))))
     assert names == [("train", 8), ("train[8:]", 8), ("train[16:]", 4)]

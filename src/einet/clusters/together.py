@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from einet._checks import as_int
+from einet._memory import fitting
 from einet.clusters.side_by_side import SideBySide, stacked
 from einet.clusters.stand_in import StandIn, numbers_of
 from einet.data.batch import Batch
@@ -34,9 +35,8 @@ from einet.models.einet import Einet
 
 __all__ = ["TogetherTrainee", "check_together", "most_together", "plan"]
 
-# On a GPU no more learn together than have values, or data, of so many bytes. More than this many
-# do not make a large GPU faster (benchmarks/together.py).
-_ROOM, _MOST = 1 << 30, 16
+# More than this many do not make a large GPU faster (benchmarks/together.py).
+_MOST = 16
 
 
 class TogetherTrainee(Trainee):
@@ -235,7 +235,7 @@ def most_together(model: Einet, learner: Learner, batch_size: int) -> int:
     circuit = model.circuit
     values = circuit.num_body * circuit.width * model.log_class_prior.element_size()
     data = 4 * model.num_variables
-    most = max(1, _ROOM // (batch_size * max(values, data)))
+    most = fitting("side by side", batch_size * max(values, data), model.device)
     return min(_MOST, 1 << (most.bit_length() - 1))
 
 

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from einet._memory import fitting
 from einet.clusters.side_by_side import SideBySide
 from einet.clusters.stand_in import StandIn, copy_parameters, numbers_of, twin
 from einet.clusters.together import TogetherTrainee, plan
@@ -30,8 +31,6 @@ __all__ = ["ClusterSettings", "ClusterTraining"]
 
 # How often the state of clusters in training is kept, to go back to after an interruption.
 _SECONDS_BETWEEN_COPIES = 1.0
-# Initial leaves are read off so many cells at most.
-_MOST_CELLS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,7 @@ class ClusterTraining:
 
     @property
     def _most_rows(self) -> int:
-        return max(1, _MOST_CELLS // self.rows.num_variables)
+        return fitting("first rows", 4 * self.rows.num_variables)
 
     def _initialize(self, number: int, start: Einet) -> None:
         """Let an Einet start from the rows of its cluster."""

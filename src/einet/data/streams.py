@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.data.staging import Staging, pinned_copy
 
@@ -23,8 +24,6 @@ Transform = Callable[[Tensor], Tensor]
 #: Raises if rows are not fit for a model; called with some of them and their name.
 Check = Callable[[Batch, str], None]
 
-# Converted rows take about so much memory at a time.
-_CPU_PART_BYTES, _GPU_PART_BYTES = 32 << 20, 256 << 20
 # So many rows tell one transform from another.
 _ROWS_TO_TELL = 16
 
@@ -143,8 +142,7 @@ class Rows(RowStream):
     @property
     def part_rows(self) -> int:
         """How many rows there are in a part."""
-        room = _CPU_PART_BYTES if self.device.type == "cpu" else _GPU_PART_BYTES
-        return max(1, room // (4 * self.num_variables))
+        return fitting("rows", 4 * self.num_variables, self.device)
 
     def as_seen(self, part: Batch) -> Batch:
         """Rows as they were given, turned into what the model sees."""

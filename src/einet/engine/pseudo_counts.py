@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet._memory import chunks
-from einet._memory import chunks
 from einet.data.batch import Batch
 from einet.kernels.leaf import add_statistics, torch_kernel
 from einet.kernels.memory import NodeRows

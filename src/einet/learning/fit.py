@@ -11,6 +11,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from einet._checks import as_int
+from einet._memory import fitting
 from einet.data.loader import LoaderRows, is_loader
 from einet.data.streams import Rows, RowStream, Transform
 from einet.engine import replay
@@ -42,8 +43,6 @@ __all__ = [
 
 # Rows in a mini-batch.
 _BATCH_SIZE = 500
-# Initial leaves are read off so many cells at most.
-_MOST_CELLS = 1 << 25
 
 
 def fit(
@@ -168,7 +167,7 @@ def fit(
     if device is not None:
         model.to(device)
     if state is None and (initialize or (initialize is None and not model.initialized)):
-        most = max(1, _MOST_CELLS // model.num_variables)
+        most = fitting("first rows", 4 * model.num_variables)
         model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
     if state is not None:
         # Priors ask for the units of the leaves before the loop takes up its state.
