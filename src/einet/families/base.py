@@ -65,6 +65,8 @@ class ExponentialFamily(ABC):
     kernel: ClassVar[str] = "product"
     #: The support in words, for error messages.
     support: ClassVar[str]
+    #: Whether values are counted (or named) rather than measured, so that p(x) is a probability.
+    discrete: ClassVar[bool] = False
     #: Some value inside the support of every member, put where data are missing.
     filler: ClassVar[float] = 0.0
     #: Whether it is a distribution over whole numbers: its densities are probabilities.
