@@ -255,3 +255,71 @@ def test_weights():
             as_weights(bad, 3)
     with pytest.raises(ValueError, match=r"weights must have shape \[3\], got \[1\]"):
         as_weights([1.0], 3)
+
+
+def overwrite(source) -> None:
+    """Change what was given, as its owner may."""
+    for tensor in (source.x, source.observed, source.labels) if isinstance(source, Batch) else ():
+        if tensor is not None:
+            tensor.zero_()
+    if isinstance(source, torch.Tensor):
+        source.zero_()
+    if isinstance(source, np.ndarray):
+        source[:] = 0
+    if isinstance(source, pd.DataFrame):
+        source.iloc[:, :] = 0
+
+
+class TestOwnership:
+    """With ``own`` no tensor lies in memory that was given; fresh ones are not copied again."""
+
+    @pytest.mark.parametrize(
+        "x",
+        [
+            torch.ones(3, 2),
+            torch.ones(3, 2, dtype=torch.int32),
+            torch.ones(3, 4)[:, ::2],
+            torch.ones(2, 3).T,
+            torch.ones(3, 2, dtype=torch.uint16),
+            torch.ones(3, 2, dtype=torch.bool),
+            np.ones((3, 2)),
+            np.ones((3, 2), dtype=np.uint16),
+            np.ones((6, 2))[::2],
+            pd.DataFrame(np.ones((3, 2))),
+            Batch(torch.ones(3, 2)),
+        ],
+        ids=repr,
+    )
+    def test_the_owner_changes_the_data(self, x):
+        batch = as_batch(x, 2, own=True)
+        overwrite(x)
+        assert (batch.x == 1).all()
+
+    def test_masks_and_labels(self):
+        mask, labels = torch.tensor([[True, False]]), torch.tensor([1])
+        integers = torch.ones(1, 2, dtype=torch.long)
+        batch = as_batch(integers, 2, mask, labels=labels, num_classes=2, own=True)
+        given = as_batch(Batch(integers, mask, labels), 2, own=True)
+        overwrite(Batch(integers, mask, labels))
+        for own in (batch, given):
+            assert own.observed is not None
+            assert own.labels is not None
+            assert own.observed.tolist() == [[True, False]]
+            assert own.labels.tolist() == [1]
+
+    @pytest.mark.parametrize(
+        "x",
+        [
+            [[1.0, 2.0]],
+            torch.ones(3, 2, dtype=torch.bool),
+            np.ones((3, 2), dtype=np.uint16),
+            pd.DataFrame(np.ones((3, 2)), dtype=object),
+        ],
+        ids=repr,
+    )
+    def test_fresh_tensors_are_not_copied(self, x, monkeypatch):
+        def fail(tensor):
+            raise AssertionError("copied again")
+
+        monkeypatch.setattr(torch.Tensor, "clone", fail)
+        as_batch(x, 2, own=True)

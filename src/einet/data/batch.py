@@ -97,6 +97,7 @@ def as_batch(
     device: torch.device | None = None,
     allow_empty: bool = True,
     scan: bool = True,
+    own: bool = False,
 ) -> Batch:
     """Check data with what belongs to their rows, and find what is missing.
 
@@ -118,6 +119,7 @@ def as_batch(
         device: Where to move everything.
         allow_empty: Whether there may be no rows.
         scan: Whether to look for NaN at all; without, the caller does.
+        own: Whether to copy what lies in the memory that was given, which may change later.
 
     Example:
         >>> batch = as_batch([[0.5, float("nan")]], num_variables=2)
@@ -146,7 +148,29 @@ def as_batch(
         if weights is not None:
             weights = as_weights(weights, len(batch), name=f"{prefix}weights")
             batch.weights = weights.to(given.device)
-    return batch if device is None else batch.to(device)
+    batch = batch if device is None else batch.to(device)
+    return _owned(batch, [x, *beside.values()]) if own else batch
+
+
+def _owned(batch: Batch, sources: list[Any]) -> Batch:
+    """The same with copies of those tensors that lie in the memory of some source."""
+
+    def own(tensor: Tensor) -> Tensor:
+        return tensor.clone() if any(_shares(tensor, source) for source in sources) else tensor
+
+    return batch.map(own)
+
+
+def _shares(tensor: Tensor, source: Any) -> bool:
+    """Whether writing to a source could change a tensor that was made from it."""
+    if source is None or isinstance(source, list | tuple):
+        return False
+    if isinstance(source, Batch):
+        parts = (source.x, source.observed, source.labels, source.weights)
+        return any(_shares(tensor, part) for part in parts)
+    if isinstance(source, Tensor):
+        return tensor.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
+    return tensor.device.type == "cpu" and np.may_share_memory(tensor.numpy(), np.asarray(source))
 
 
 def _checked(tensor: Tensor, observed: Any, name: str, prefix: str, scan: bool) -> Batch:
