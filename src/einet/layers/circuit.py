@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -64,6 +63,8 @@ class Circuit(nn.Module):
             layer.expect(reached, self.num_leaf_nodes)
             if layer.source == "body":
                 reached.update(layer.sources())
+        # Now rather than when it is asked for: threads would have to wait for each other there.
+        self._passed_by = self._find_passed_by()
 
     def repeated(self, times: int) -> Circuit:
         """As many copies of this circuit in one, their roots the last nodes of the top.
@@ -224,8 +225,7 @@ class Circuit(nn.Module):
                 visits = below if others is None else Visits.cat([others, below])
         return visits
 
-    @cached_property
-    def _passed_by(self) -> list[bool]:
+    def _find_passed_by(self) -> list[bool]:
         """For each layer from the top, whether some node above has children further down.
 
         Where none has, a descent need not look which of its visits are of the layer: on a GPU it
