@@ -9,7 +9,7 @@ from torch import Tensor
 import einet
 from einet import Einet
 from einet.data import Batch, as_batch
-from einet.inference import moments
+from einet.inference import marginals
 from einet.layers import LeafLayer
 from tests.oracle import CONTINUOUS, DISCRETE, close, random_model, random_rows
 
@@ -55,11 +55,11 @@ def case(graph: str, name: str) -> tuple[Einet, Tensor, Batch]:
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_marginals(graph: str, name: str, budget: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(moments, "block_bytes", lambda device: budget)
+    monkeypatch.setattr(marginals, "block_bytes", lambda device: budget)
     if budget == 1:
         monkeypatch.setattr("einet.kernels.memory._FEWEST_COLUMNS", 2)
     model, flow, query = case(graph, name)
-    found = moments.marginals(model.leaf, flow, query)
+    found = marginals.marginals(model.leaf, flow, query)
     assert not found.isnan().any()
     # No leaf at all.
     assert (found[4] == -math.inf).all()
@@ -74,4 +74,4 @@ def test_marginals_of_a_mixture_of_types():
     model = random_model(GRAPHS["trees"], families, 2, num_leaves=3)
     flow = torch.rand(model.leaf.num_nodes, 3, 6)
     query = as_batch(random_rows(model, 6), 7)
-    close(moments.marginals(model.leaf, flow, query), by_leaf(model.leaf, flow, query))
+    close(marginals.marginals(model.leaf, flow, query), by_leaf(model.leaf, flow, query))

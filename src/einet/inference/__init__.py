@@ -1,4 +1,4 @@
-"""Queries on a model: conditioning, sampling, moments, modes."""
+"""Questions to a model: one file each, listed in :class:`Posterior`."""
 
 from einet.inference.einet import EinetPosterior
 from einet.inference.posterior import Posterior

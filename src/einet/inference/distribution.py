@@ -50,13 +50,29 @@ class Distribution(nn.Module, ABC):
         """The distribution of everything, given the observed cells of each row."""
 
     @abstractmethod
+    def conditioned_on(self, evidence: Batch, room: int | None = None) -> Posterior:
+        """:meth:`given` for rows that were checked, and that nobody else will write to.
+
+        Args:
+            evidence: The rows, on the model's device.
+            room: How many bytes of its passes the posterior keeps; the device decides by default.
+        """
+
+    @abstractmethod
+    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """log p of checked rows, jointly with class labels where there are any.
+
+        In float64, and without gradients: this is what questions ask a model.
+        """
+
+    @abstractmethod
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:
         """The distribution as one mixture of Einets: the log weight of each (float64), and it."""
 
     def prior(self) -> Posterior:
         """The distribution given nothing: a posterior over one row without evidence."""
         nothing = torch.zeros(1, self.num_variables, device=self.device, dtype=self.dtype)
-        return self.given(nothing, torch.zeros_like(nothing, dtype=torch.bool))
+        return self.conditioned_on(Batch(nothing, torch.zeros_like(nothing, dtype=torch.bool)))
 
     @property
     def device(self) -> torch.device:
@@ -91,6 +107,4 @@ class Distribution(nn.Module, ABC):
 
     def log_normalizer(self) -> Float[Tensor, ""]:
         """The log of the total probability: 0 up to rounding, a check of the weights."""
-        nothing = torch.zeros(1, self.num_variables, device=self.device)
-        with torch.no_grad():
-            return self.log_prob(nothing, torch.zeros_like(nothing, dtype=torch.bool))[0]
+        return self.prior().log_evidence[0]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
 from einet.engine.root import class_posterior, mask_classes
-from einet.inference import moments
+from einet.engine.values import EinetValues
+from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import Leaves, as_generator, best, draw
+from einet.kernels.nodes import Nodes
 from einet.layers import Descent
 
 __all__ = ["EinetDistribution", "EinetPosterior"]
@@ -32,10 +35,57 @@ class EinetDistribution(Passes, Distribution):
             x, observed: The evidence; as in :meth:`log_prob`.
             labels: The class of each row where it is known too, −1 where not.
         """
-        return EinetPosterior(self, self.as_batch(x, observed, labels=labels))
+        return self.conditioned_on(self.as_batch(x, observed, labels=labels, own=True))
+
+    def conditioned_on(self, evidence: Batch, room: int | None = None) -> EinetPosterior:
+        return EinetPosterior(self, evidence, room)
+
+    @torch.no_grad()
+    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
+        pieces = [batch[rows] for rows in self.pieces(len(batch))]
+        parts = [
+            torch.logsumexp(self.class_log_joint(self.upward(piece)[1], piece), 0)
+            for piece in pieces
+        ]
+        return torch.cat(parts) if parts else self.log_class_prior.new_empty(0).double()
+
+    def class_log_joint(
+        self, root: Float[Tensor, "classes batch"], batch: Batch
+    ) -> Float[Tensor, "classes batch"]:
+        """log p(c, x) of every class that the labels admit, from the roots' log values."""
+        joint = root + self.log_class_prior.double().unsqueeze(-1)
+        return joint if batch.labels is None else mask_classes(joint, batch.labels)
 
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:
         return [(self.log_class_prior.new_zeros((), dtype=torch.float64), self)]
+
+
+@dataclass(frozen=True)
+class UpwardPass:
+    """What an upward pass over some rows finds: values of all nodes, and log p(c, e)."""
+
+    values: EinetValues
+    joint: Float[Tensor, "classes rows"]
+
+    def at(self, rows: slice | Int[Tensor, " some"]) -> UpwardPass:
+        """The same for some of the rows."""
+
+        def some(tensor: Tensor) -> Tensor:
+            return tensor[..., rows].contiguous()
+
+        body, top = (
+            Nodes(some(nodes.v), some(nodes.m), some(nodes.peak))
+            for nodes in (self.values.body, self.values.top)
+        )
+        kept = {layer: some(tensor) for layer, tensor in self.values.kept.items()}
+        values = EinetValues(body, top, self.values.fused, self.values.precision, kept)
+        return UpwardPass(values, some(self.joint))
+
+    @property
+    def nbytes(self) -> int:
+        nodes = (self.values.body, self.values.top)
+        tensors = [tensor for each in nodes for tensor in (each.v, each.m, each.peak)]
+        return sum(tensor.nbytes for tensor in [*tensors, *self.values.kept.values(), self.joint])
 
 
 class EinetPosterior(Posterior):
@@ -53,73 +103,53 @@ class EinetPosterior(Posterior):
 
     model: EinetDistribution
 
-    @torch.no_grad()
-    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        pieces = [batch[rows] for rows in self.model.pieces(len(batch))]
-        parts = [
-            torch.logsumexp(self._joint(self.model.upward(piece)[1], piece), 0) for piece in pieces
-        ]
-        return torch.cat(parts) if parts else self.model.log_class_prior.new_empty(0)
+    def at(self, rows: slice | Int[Tensor, " rows"]) -> EinetPosterior:
+        some = EinetPosterior(self.model, self.evidence[rows], self.room)
+        upward = self.kept.get("upward")
+        if upward is not None and len(some):
+            part = upward.at(rows)
+            some.kept.put("upward", part, part.nbytes)
+        return some
 
-    def _joint(
-        self, root: Float[Tensor, "classes batch"], batch: Batch
-    ) -> Float[Tensor, "classes batch"]:
-        """log p(c, x) of every class that the labels admit."""
-        joint = root + self.model.log_class_prior.double().unsqueeze(-1)
-        return joint if batch.labels is None else mask_classes(joint, batch.labels)
+    # -- passes --------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def _flow(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
-        """p_L of every leaf entry for some rows of the evidence."""
+    def _upward(self, rows: slice) -> UpwardPass:
+        """The upward pass over one piece of the evidence; kept if that is all of it."""
+        if rows == slice(0, len(self)):
+            return self.kept.once("upward", lambda: self._go_up(rows), lambda found: found.nbytes)
+        return self._go_up(rows)
+
+    def _go_up(self, rows: slice) -> UpwardPass:
         piece = self.evidence[rows]
         values, root = self.model.upward(piece)
-        return self.model.downward(values, class_posterior(self._joint(root, piece), None))
+        # Only statistics need the data at the leaves again.
+        values.evidence = []
+        return UpwardPass(values, self.model.class_log_joint(root, piece))
 
-    # -- expectations --------------------------------------------------------------------------
+    def _flow(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
+        """p_L of every leaf entry for one piece of the evidence; kept if that is all of it."""
+        if rows == slice(0, len(self)):
+            return self.kept.once("flow", lambda: self._go_down(rows), lambda found: found.nbytes)
+        return self._go_down(rows)
 
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
+    def _go_down(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
+        upward = self._upward(rows)
+        # A copy of the leaves' part sets the memory of all other nodes free.
+        return self.model.downward(upward.values, class_posterior(upward.joint, None)).clone()
+
+    @torch.no_grad()
+    def find_log_evidence(self) -> Float[Tensor, " batch"]:
+        pieces = self.model.pieces(len(self))
+        parts = [torch.logsumexp(self._upward(rows).joint, 0) for rows in pieces]
+        return torch.cat(parts) if parts else self.model.log_class_prior.new_empty(0).double()
+
+    @torch.no_grad()
+    def weighted_leaves(self) -> Iterator[WeightedLeaves]:
         self.check_possible()
-        parts = [
-            moments.mean_and_variance(self.model.leaf, self._flow(rows))
-            for rows in self.model.pieces(len(self))
-        ]
-        if not parts:
-            nothing = self.evidence.x.new_empty(self.evidence.x.shape, dtype=torch.float64)
-            return nothing, nothing.clone()
-        mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
-        return mean, variance
-
-    def mean(self) -> Float[Tensor, "batch variables"]:
-        return self.keep_evidence(self._moments[0].to(self.result_dtype))
-
-    def variance(self) -> Float[Tensor, "batch variables"]:
-        return self._moments[1].masked_fill(self.evidence.mask, 0.0).to(self.result_dtype)
-
-    def log_marginals(self, x: Any, observed: Any = None) -> Float[Tensor, "batch variables"]:
-        self.check_possible()
-        query = self.as_query(x, observed)
-        parts = [
-            moments.marginals(self.model.leaf, self._flow(rows), query[rows])
-            for rows in self.model.pieces(len(self))
-        ]
-        return self.answer_marginals(query, torch.cat(parts) if parts else query.x.double())
-
-    def probabilities(self, variable: int) -> Float[Tensor, "batch states"]:
-        variable = self.as_variable(variable)
-        self.check_possible()
-        parts = [
-            moments.state_probabilities(self.model.leaf, self._flow(rows), variable)
-            for rows in self.model.pieces(len(self))
-        ]
-        if not parts:
-            states = self.model.families[variable].num_states or 0
-            return torch.empty(0, states, dtype=self.model.dtype, device=self.model.device)
-        answer = torch.cat(parts)
-        known = self.evidence.mask[:, variable, None]
-        states = torch.arange(answer.shape[1], device=answer.device)
-        certain = (self.evidence.x[:, variable, None].double() == states).double()
-        return torch.where(known, certain, answer).to(self.model.dtype)
+        for rows in self.model.pieces(len(self)):
+            flow = self._flow(rows)
+            share = flow.new_ones(flow.shape[-1], dtype=torch.float64)
+            yield WeightedLeaves(rows, share, self.model.leaf, flow)
 
     # -- points --------------------------------------------------------------------------------
 
@@ -134,16 +164,15 @@ class EinetPosterior(Posterior):
         result = self.evidence.x.new_empty(shape, dtype=self.result_dtype)
         options = {"generator": generator} if leaves == "sample" else {}
         for rows in self.model.pieces(len(self)):
-            piece = self.evidence[rows]
+            piece, upward = self.evidence[rows], self._upward(rows)
             known = piece.observed is None or bool(piece.observed.any())
-            values, root = self.model.upward(piece)
-            classes = class_posterior(self._joint(root, piece), None).T
+            classes = class_posterior(upward.joint, None).T
             step = fitting("samples", 8 * len(piece) * self.model.num_variables)
             for start in range(0, n, step):
                 count = min(step, n - start)
-                descent = Descent(draw(generator), values=values if known else None)
-                weights = classes.repeat(count, 1)
-                points = self._points(descent, descent.pick(weights), leaves, **options)
+                descent = Descent(draw(generator), values=upward.values if known else None)
+                chosen = descent.pick(classes.repeat(count, 1))
+                points = self._points(descent, chosen, leaves, **options)
                 result[start : start + count, rows] = points.view(count, len(piece), -1)
         return self.keep_evidence(result)
 
@@ -155,7 +184,8 @@ class EinetPosterior(Posterior):
             piece = self.evidence[rows]
             values, root = self.model.upward(piece, maximise=True)
             descent = Descent(best, maximise=True, values=values)
-            parts.append(self._points(descent, best(self._joint(root, piece).T), "mode"))
+            classes = best(self.model.class_log_joint(root, piece).T)
+            parts.append(self._points(descent, classes, "mode"))
         return self.keep_evidence(
             torch.cat(parts) if parts else self.evidence.x.to(self.model.dtype)
         )

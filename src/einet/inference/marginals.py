@@ -1,65 +1,36 @@
-"""Sums over leaf densities under their posterior probabilities p_L."""
+"""Marginals of single variables given the evidence, at given values."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.data.batch import Batch
+from einet.inference.conditioned import Conditioned, same_values
 from einet.kernels.memory import block_bytes, blocks
-from einet.layers import LeafBlock, LeafLayer
+from einet.layers import LeafLayer
 
-__all__ = ["expectation", "marginals", "mean_and_variance", "state_probabilities"]
-
-
-def expectation(
-    leaf: LeafLayer,
-    flow: Float[Tensor, "leaf_nodes K batch"],
-    of: dict[LeafBlock, Float[Tensor, "K pairs"]],
-) -> Float[Tensor, "variables batch"]:
-    """Σ p_L f over the leaf densities of each variable, for a number f of each density."""
-    total = flow.new_zeros(leaf.num_variables, flow.shape[-1], dtype=torch.float64)
-    for block in leaf.leaf_blocks:
-        n, s = block.columns.shape
-        K = block.stored.shape[0]
-        factors = of[block].view(K, n, s).permute(1, 2, 0)
-        variables = block.group.variables[block.columns]
-        parts, pieces = blocks(n, flow.shape[-1], (K + s) * 8, 8 * block_bytes(flow.device))
-        for piece in pieces:
-            for part in parts:
-                p = flow[block.leaves[part]][:, :, piece].double()
-                sums = torch.bmm(factors[part], p).flatten(0, 1)
-                total[:, piece].index_add_(0, variables[part].reshape(-1), sums)
-    return total
+__all__ = ["log_marginals", "marginals"]
 
 
-def mean_and_variance(
-    leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"]
-) -> tuple[Float[Tensor, "batch variables"], Float[Tensor, "batch variables"]]:
-    """Posterior mean and variance of every variable, by the law of total variance.
-
-    Moments are taken about a point in the middle of each variable's leaf means, so that nothing
-    cancels for data far from the origin.
-    """
-    means, variances, centre = {}, {}, {}
-    middle = flow.new_zeros(leaf.num_variables, dtype=torch.float64)
-    count = torch.zeros_like(middle)
-    for block in leaf.leaf_blocks:
-        stored, family = block.stored.detach().double(), block.family
-        means[block], variances[block] = family.mean(stored), family.variance(stored)
-        variables = block.group.variables[block.columns].reshape(-1)
-        middle.index_add_(0, variables, means[block].mean(0))
-        count.index_add_(0, variables, torch.ones_like(variables, dtype=torch.float64))
-    middle /= count
-    first, second = {}, {}
-    for block in leaf.leaf_blocks:
-        centre = middle[block.group.variables[block.columns].reshape(-1)]
-        first[block] = means[block] - centre
-        second[block] = variances[block] + first[block] ** 2
-    shift = expectation(leaf, flow, first)
-    variance = (expectation(leaf, flow, second) - shift**2).clamp_(min=0.0)
-    return (middle.unsqueeze(-1) + shift).T, variance.T
+@torch.no_grad()
+def log_marginals(
+    posterior: Conditioned, x: Any, observed: Any = None
+) -> Float[Tensor, "batch variables"]:
+    """log p(x_d | e) of each variable by itself, at the given values; 0 where x is missing."""
+    query, evidence = posterior.as_query(x, observed), posterior.evidence
+    total = torch.full_like(query.x, -torch.inf, dtype=torch.float64)
+    for leaves in posterior.weighted_leaves():
+        logs = marginals(leaves.leaf, leaves.flow, query[leaves.rows])
+        logs += leaves.share.log().unsqueeze(-1)
+        total[leaves.rows] = torch.logaddexp(total[leaves.rows], logs)
+    # Where a cell is observed: 0 if the query agrees, −∞ if not.
+    certain = torch.where(same_values(query, evidence), 0.0, -torch.inf).double()
+    answer = torch.where(evidence.mask, certain, total)
+    return torch.where(query.mask, answer, 0.0).to(posterior.model.dtype)
 
 
 def marginals(
@@ -120,35 +91,3 @@ class _LogSums:
 
     def log(self) -> Float[Tensor, "variables batch"]:
         return self._sums.log() + self._peaks
-
-
-def state_probabilities(
-    leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"], variable: int
-) -> Float[Tensor, "batch states"]:
-    """p(x_d = s | e) of every state of one variable."""
-    for block in leaf.leaf_blocks:
-        group = block.group
-        column = (group.variables == variable).nonzero()
-        if column.numel():
-            break
-    else:
-        raise AssertionError(f"no leaf over variable {variable}")
-    family = group.family.at(column[0, 0])
-    states = family.num_states
-    if states is None:
-        raise ValueError(
-            f"variable {variable} is {type(family).__name__}, which has no finite set of states; "
-            "ask log_marginals for densities"
-        )
-    grid = torch.arange(states, dtype=torch.float64, device=flow.device)
-    total = flow.new_zeros(flow.shape[-1], states, dtype=torch.float64)
-    for block in leaf.leaf_blocks:
-        if block.group is not group:
-            continue
-        leaf_index, position = (block.columns == column[0, 0]).nonzero().unbind(1)
-        pair = leaf_index * block.columns.shape[1] + position
-        stored = block.stored.detach().double()[:, pair].unsqueeze(-2)
-        table = family.log_prob(grid, stored).exp()
-        p = flow[block.leaves[leaf_index]].double()
-        total += torch.einsum("nkb,kns->bs", p, table)
-    return total

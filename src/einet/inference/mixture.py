@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
+from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import Leaves, as_generator, draw
@@ -36,7 +37,24 @@ class MixtureDistribution(Distribution):
 
     def given(self, x: Any, observed: Any = None) -> MixturePosterior:
         """The distribution of everything, given the observed cells of each row."""
-        return MixturePosterior(self, self.as_batch(x, observed))
+        return self.conditioned_on(self.as_batch(x, observed, own=True))
+
+    def conditioned_on(self, evidence: Batch, room: int | None = None) -> MixturePosterior:
+        return MixturePosterior(self, evidence, room)
+
+    @torch.no_grad()
+    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
+        if batch.x.is_cuda:
+            joint = self.component_log_prob(batch)
+        else:
+            joint = self.weighted([model.log_joint(batch) for model in self.models])
+        return torch.logsumexp(joint, 0)
+
+    def weighted(
+        self, log_probs: Sequence[Float[Tensor, " batch"]]
+    ) -> Float[Tensor, "components batch"]:
+        """log w_m p_m from log p_m of every component (float64)."""
+        return torch.stack(list(log_probs)) + self.log_weights.double().unsqueeze(-1)
 
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:
         return [
@@ -46,79 +64,96 @@ class MixtureDistribution(Distribution):
         ]
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one component has to do with the evidence.
+
+    Attributes:
+        number: Which component it is.
+        rows: The rows that it can explain.
+        posterior: Its posterior given those.
+        share: p(component | e) of each of them.
+    """
+
+    number: int
+    rows: Int[Tensor, " rows"]
+    posterior: Posterior
+    share: Float[Tensor, " rows"]
+
+
 class MixturePosterior(Posterior):
     """p(· | e) of a mixture: the components' posteriors, weighted by p(m | e)."""
 
     model: MixtureDistribution
 
-    @cached_property
     @torch.no_grad()
-    def _joint(self) -> Float[Tensor, "components batch"]:
-        return self.model.component_log_prob(self.evidence)
+    def find_log_evidence(self) -> Float[Tensor, " batch"]:
+        return torch.logsumexp(self._joint(), 0)
 
-    @cached_property
-    def _log_evidence(self) -> Float[Tensor, " batch"]:
-        return torch.logsumexp(self._joint, 0)
-
-    @torch.no_grad()
-    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        return torch.logsumexp(self.model.component_log_prob(batch), 0)
-
-    @cached_property
+    @property
     def responsibilities(self) -> Float[Tensor, "components batch"]:
         """p(m | e) of every component."""
         self.check_possible()
-        return self._joint.softmax(0)
+        return self._joint().softmax(0)
 
-    def _parts(self) -> list[tuple[Tensor, Posterior, Tensor]]:
-        """The rows each component can explain, its posterior there, and its share of them."""
-        parts = []
-        for model, share in zip(self.model.models, self.responsibilities, strict=True):
+    @torch.no_grad()
+    def _joint(self) -> Float[Tensor, "components batch"]:
+        """log w_m p_m(e) of every component."""
+        return self.kept.once("joint", self._find_joint)
+
+    def _find_joint(self) -> Float[Tensor, "components batch"]:
+        if self.evidence.x.is_cuda:
+            # These calls are recorded there, and twice as fast though nothing is left of them.
+            return self.model.component_log_prob(self.evidence)
+        return self.model.weighted([each.exact_log_evidence for each in self._components()])
+
+    def _components(self) -> list[Posterior]:
+        """The posterior of each component given all rows."""
+        models = self.model.models
+        room = self.room // len(models)
+        return self.kept.once(
+            "components", lambda: [each.conditioned_on(self.evidence, room) for each in models]
+        )
+
+    def _parts(self) -> list[Part]:
+        """What the components have to do with the evidence; those that explain none of it not."""
+        self.check_possible()
+        return self.kept.once("parts", self._find_parts)
+
+    def _find_parts(self) -> list[Part]:
+        recorded, parts = self.evidence.x.is_cuda, []
+        for number, share in enumerate(self.responsibilities):
             rows = (share > 0).nonzero().flatten()
-            if rows.numel():
-                parts.append((rows, model.given(self.evidence[rows]), share[rows]))
+            if recorded and rows.numel():
+                room = self.room * len(rows) // (len(self) * len(self.model.models))
+                posterior = self.model.models[number].conditioned_on(self.evidence[rows], room)
+            elif rows.numel():
+                posterior = self._components()[number]
+                posterior = posterior if len(rows) == len(self) else posterior.at(rows)
+            else:
+                continue
+            parts.append(Part(number, rows, posterior, share[rows]))
+        # What these kept of rows that they do not explain is of no more use.
+        self.kept.drop("components")
         return parts
 
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        parts = [
-            (rows, p.mean().double(), p.variance().double(), w) for rows, p, w in self._parts()
-        ]
-        mean = torch.zeros_like(self.evidence.x, dtype=torch.float64)
-        for rows, its_mean, _, share in parts:
-            mean[rows] += share.unsqueeze(-1) * its_mean
-        variance = torch.zeros_like(mean)
-        for rows, its_mean, its_variance, share in parts:
-            spread = its_variance + (its_mean - mean[rows]) ** 2
-            variance[rows] += share.unsqueeze(-1) * spread
-        return mean, variance
+    def at(self, rows: slice | Int[Tensor, " rows"]) -> MixturePosterior:
+        some = MixturePosterior(self.model, self.evidence[rows], self.room)
+        parts = self._parts()
+        place = torch.full((len(self),), -1, device=self.model.device)
+        place[rows] = torch.arange(len(some), device=place.device)
+        some.kept.put("joint", self._joint()[:, rows])
+        some.kept.put("parts", [part for each in parts for part in _within(each, place)])
+        return some
 
-    def mean(self) -> Float[Tensor, "batch variables"]:
-        return self.keep_evidence(self._moments[0].to(self.result_dtype))
+    @torch.no_grad()
+    def weighted_leaves(self) -> Iterator[WeightedLeaves]:
+        for part in self._parts():
+            for leaves in part.posterior.weighted_leaves():
+                rows, share = part.rows[leaves.rows], part.share[leaves.rows] * leaves.share
+                yield WeightedLeaves(rows, share, leaves.leaf, leaves.flow)
 
-    def variance(self) -> Float[Tensor, "batch variables"]:
-        return self._moments[1].masked_fill(self.evidence.mask, 0.0).to(self.result_dtype)
-
-    def log_marginals(self, x: Any, observed: Any = None) -> Float[Tensor, "batch variables"]:
-        query = self.as_query(x, observed)
-        shape, kind = self.evidence.x.shape, torch.float64
-        total = torch.full(shape, -torch.inf, dtype=kind, device=self.model.device)
-        for rows, posterior, share in self._parts():
-            logs = posterior.log_marginals(query[rows]).double()
-            total[rows] = torch.logaddexp(total[rows], logs + share.log().unsqueeze(-1))
-        return self.answer_marginals(query, total)
-
-    def probabilities(self, variable: int) -> Float[Tensor, "batch states"]:
-        variable = self.as_variable(variable)
-        total: Tensor | None = None
-        for rows, posterior, share in self._parts():
-            table = posterior.probabilities(variable).double() * share.unsqueeze(-1)
-            if total is None:
-                total = table.new_zeros(len(self), table.shape[1])
-            total[rows] += table
-        if total is None:
-            raise ValueError("there is no row of evidence to ask about")
-        return total.to(self.model.dtype)
+    # -- points --------------------------------------------------------------------------------
 
     @torch.no_grad()
     def sample(
@@ -131,31 +166,44 @@ class MixturePosterior(Posterior):
         shape = (n, len(self), self.model.num_variables)
         result = torch.empty(shape, dtype=self.result_dtype, device=self.model.device)
         chosen = draw(generator)(weights.repeat(n, 1)).view(n, len(self))
-        for number, model in enumerate(self.model.models):
-            mine = chosen == number
-            counts = mine.sum(0)
+        for part in self._parts():
+            of_part = chosen == part.number
+            counts = of_part.sum(0)
             rows = (counts > 0).nonzero().flatten()
             if not rows.numel():
                 continue
             # As many for every row as the row that needs most; the surplus is thrown away.
             most = int(counts.max())
-            posterior = model.given(self.evidence[rows])
+            within = torch.searchsorted(part.rows, rows)
+            whole = len(rows) == len(part.rows)
+            posterior = part.posterior if whole else part.posterior.at(within)
             drawn = posterior.sample(most, leaves=leaves, seed=generator)
             for_row = torch.arange(most, device=counts.device).unsqueeze(-1) < counts[rows]
             # Transposed, both masks list their cells row by row.
-            result.transpose(0, 1)[mine.T] = drawn.transpose(0, 1)[for_row.T].to(result.dtype)
+            result.transpose(0, 1)[of_part.T] = drawn.transpose(0, 1)[for_row.T].to(result.dtype)
         return self.keep_evidence(result)
 
+    @torch.no_grad()
     def mode(self) -> Float[Tensor, "batch variables"]:
         """The best of the components' modes under the mixture; approximate like each of them."""
-        self.check_possible()
         best = torch.full((len(self),), -torch.inf, dtype=torch.float64, device=self.model.device)
         result = torch.empty_like(self.evidence.x, dtype=self.result_dtype)
-        for rows, posterior, _ in self._parts():
-            point = posterior.mode().to(result.dtype)
-            with torch.no_grad():
-                value = self.model.log_prob(point).double()
-            better = value > best[rows]
-            best[rows[better]] = value[better]
-            result[rows[better]] = point[better]
+        for part in self._parts():
+            point = part.posterior.mode().to(result.dtype)
+            value = self.model.log_joint(Batch(point))
+            better = value > best[part.rows]
+            best[part.rows[better]] = value[better]
+            result[part.rows[better]] = point[better]
         return self.keep_evidence(result)
+
+
+def _within(part: Part, place: Int[Tensor, " batch"]) -> list[Part]:
+    """A part for some rows only, given their new numbers and −1 for all others.
+
+    There is none for a component that explains none of these rows.
+    """
+    inside = (place[part.rows] >= 0).nonzero().flatten()
+    if not inside.numel():
+        return []
+    rows = place[part.rows[inside]]
+    return [Part(part.number, rows, part.posterior.at(inside), part.share[inside])]

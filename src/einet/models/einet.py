@@ -278,6 +278,8 @@ class Einet(EinetDistribution, Model):
             sums = replay.step(self, batch, step_size, prior)
         else:
             sums = self.step_(batch, step_size, prior)
+        # The fused kernels write where torch does not look; posteriors want to know of it.
+        torch.autograd.graph.increment_version(self.leaf.leaf_blocks[0].stored)
         return sums[0] / sums[1]
 
     def m_step(

@@ -167,7 +167,7 @@ class Mixture(MixtureDistribution, Model):
         target = floored_simplex(counts, RELATIVE_FLOOR / len(self.models), rounds)
         size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
         new = torch.lerp(old, target, size).log()
-        self.log_weights.data.copy_(torch.where(counts.sum() > 0, new, self.log_weights))
+        self.log_weights.copy_(torch.where(counts.sum() > 0, new, self.log_weights))
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         components = [model.describe(graphs) for model in self.models]

@@ -1,0 +1,43 @@
+"""Densities of a query given the evidence: equation (1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.data.batch import as_batch
+from einet.inference.conditioned import Conditioned, same_values
+
+__all__ = ["log_prob"]
+
+
+@torch.no_grad()
+def log_prob(posterior: Conditioned, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
+    """Equation (1): log p(x_q | e), everything neither in x nor in the evidence integrated out.
+
+    Args:
+        x: Query values ``[batch, variables]``, NaN where not asked for; a single row of
+            evidence is asked about every row of x. A variable may stand in both; where the two
+            contradict each other the answer is −∞.
+        observed: A mask of the same shape, for integer data.
+    """
+    model, evidence = posterior.model, posterior.evidence
+    query = as_batch(x, model.num_variables, observed, device=model.device)
+    log_evidence = posterior.exact_log_evidence
+    if len(evidence) == 1 and len(query) != 1:
+        evidence = evidence[torch.zeros(len(query), dtype=torch.long, device=query.x.device)]
+        log_evidence = log_evidence.expand(len(query))
+    if len(query) != len(evidence):
+        raise ValueError(
+            f"x must have as many rows as the evidence, {len(evidence)}, got {len(query)}"
+        )
+    both = query.mask & evidence.mask
+    values = torch.where(evidence.mask, evidence.x.double(), query.x.double())
+    contradiction = (both & ~same_values(query, evidence)).any(1)
+    joint = model.log_joint(replace(evidence, x=values, observed=query.mask | evidence.mask))
+    impossible = contradiction | (log_evidence == -torch.inf)
+    return torch.where(impossible, -torch.inf, joint - log_evidence).to(model.dtype)

@@ -1,0 +1,187 @@
+"""A model together with evidence: what every question to a posterior is answered from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from einet._checks import as_int
+from einet.data.batch import Batch, as_batch
+from einet.inference.distribution import Distribution
+from einet.inference.kept import Kept, room_on
+from einet.inference.sampling import Leaves
+from einet.layers import LeafLayer
+
+__all__ = ["Conditioned", "WeightedLeaves", "same_values"]
+
+# In place of typing.Self, which the run-time checks of the tests cannot read in methods.
+Given = TypeVar("Given", bound="Conditioned")
+
+
+@dataclass(frozen=True)
+class WeightedLeaves:
+    """The leaves of one Einet for some rows of the evidence, with their posterior probabilities.
+
+    Attributes:
+        rows: Which rows of the evidence these are.
+        share: p(Einet | e) of each of them (float64): 1 for a model that is one Einet.
+        leaf: The leaves.
+        flow: p_L of every leaf entry within this Einet; together with ``share``, p(L | e).
+    """
+
+    rows: slice | Int[Tensor, " rows"]
+    share: Float[Tensor, " rows"]
+    leaf: LeafLayer
+    flow: Float[Tensor, "leaf_nodes K rows"]
+
+
+class Conditioned(ABC):
+    """p(· | e) for a batch of evidence, without the questions; they are in :class:`Posterior`.
+
+    This class is also the guide to adding a question: one file with one function that takes a
+    ``Conditioned`` first, and one line in :class:`~einet.inference.posterior.Posterior`. It works
+    for every model then, as a question has two things to ask in turn:
+
+    * ``model.log_joint(batch)``: log p of any rows, missing cells integrated out;
+    * :meth:`weighted_leaves`: p(L | e) of every leaf density L given the evidence. A variable's
+      marginal is Σ_L p(L | e) p_L(x_d), and any expectation the same sum over expectations of
+      leaves: see :meth:`expectation`.
+
+    Questions that choose a point (:meth:`sample`, :meth:`mode`) go down the model itself, and so
+    each kind of model answers them by itself.
+
+    Args:
+        model: The model.
+        evidence: Rows that were checked, and that nobody else writes to.
+        room: How many bytes of its passes the posterior keeps; see :class:`~.kept.Kept`.
+    """
+
+    def __init__(self, model: Distribution, evidence: Batch, room: int | None = None) -> None:
+        self.model, self.evidence = model, evidence
+        self.room = room_on(model.device) if room is None else room
+        self.kept = Kept(model, self.room)
+
+    def __len__(self) -> int:
+        return len(self.evidence)
+
+    # -- what a model answers by itself --------------------------------------------------------
+
+    @abstractmethod
+    def weighted_leaves(self) -> Iterator[WeightedLeaves]:
+        """All leaves that explain the evidence, in pieces; shares of a row add up to 1.
+
+        Raises where p(e) = 0.
+        """
+
+    @abstractmethod
+    def find_log_evidence(self) -> Float[Tensor, " batch"]:
+        """log p(e) of each row (float64)."""
+
+    @abstractmethod
+    def at(self: Given, rows: slice | Int[Tensor, " rows"]) -> Given:
+        """The same for some of the rows, in ascending order, with what is kept of them."""
+
+    @abstractmethod
+    def sample(
+        self, n: int, leaves: Leaves = "sample", seed: int | torch.Generator | None = None
+    ) -> Float[Tensor, "n batch variables"]:
+        """Independent draws of all variables; observed ones keep their values.
+
+        Args:
+            n: How many for each row of evidence.
+            leaves: ``"mean"`` takes the leaves' means in place of draws from them (noise-free
+                images, the paper's addendum); what the sums choose is drawn all the same.
+            seed: A seed, or a generator on the model's device.
+        """
+
+    @abstractmethod
+    def mode(self) -> Float[Tensor, "batch variables"]:
+        """An approximation of argmax_x p(x | e), by max-product and backtracking.
+
+        The exact answer (MPE) is NP-hard in circuits whose sums overlap, as these do. The answer
+        here is the best point of a single sub-tree of the circuit, chosen with the leaves at their
+        modes: a point of high density, but not always the highest.
+        """
+
+    # -- what questions share ------------------------------------------------------------------
+
+    @property
+    def log_evidence(self) -> Float[Tensor, " batch"]:
+        """log p(e) of each row."""
+        return self.exact_log_evidence.to(self.model.dtype)
+
+    @property
+    def exact_log_evidence(self) -> Float[Tensor, " batch"]:
+        """The same in float64: differences of log densities would lose their digits in float32."""
+        return self.kept.once("log evidence", self.find_log_evidence)
+
+    def expectation(
+        self, of: Callable[[WeightedLeaves], Float[Tensor, "rows size"]], size: int
+    ) -> Float[Tensor, "batch size"]:
+        """Σ_L p(L | e) f(L) for each row (float64).
+
+        Args:
+            of: The sum over the leaves of one Einet, given their flow: so many numbers for a row.
+            size: How many these are.
+        """
+        shape, kind = (len(self), size), torch.float64
+        total = torch.zeros(shape, dtype=kind, device=self.model.device)
+        for leaves in self.weighted_leaves():
+            total[leaves.rows] += leaves.share.unsqueeze(-1) * of(leaves)
+        return total
+
+    def check_possible(self) -> None:
+        """Raise where p(e) = 0, naming the rows."""
+        rows = (self.exact_log_evidence == -torch.inf).nonzero().flatten().tolist()
+        if rows:
+            shown = ", ".join(map(str, rows[:10])) + (", …" if len(rows) > 10 else "")
+            raise ValueError(
+                f"the evidence has probability 0 in {len(rows)} of {len(self)} rows ({shown}), "
+                "which have no posterior"
+            )
+
+    @property
+    def result_dtype(self) -> torch.dtype:
+        """The type of answers that hold data: the evidence's, if that is finer than the model's."""
+        kind = self.evidence.x.dtype
+        return torch.promote_types(self.model.dtype, kind if kind.is_floating_point else torch.half)
+
+    def keep_evidence(self, answer: Tensor) -> Tensor:
+        """Put the observed values in place, in a tensor ``[…, batch, variables]``."""
+        return torch.where(self.evidence.mask, self.evidence.x.to(answer.dtype), answer)
+
+    def as_variable(self, variable: int) -> int:
+        """The number of a variable, checked."""
+        number, total = as_int("variable", variable, minimum=0), self.model.num_variables
+        if number >= total:
+            raise ValueError(f"variable must lie between 0 and {total - 1}, got {variable!r}")
+        return number
+
+    def as_query(self, x: Any, observed: Any) -> Batch:
+        """Query values with one row for each row of evidence."""
+        query = as_batch(x, self.model.num_variables, observed, device=self.model.device)
+        if len(query) != len(self):
+            raise ValueError(
+                f"x must have as many rows as the evidence, {len(self)}, got {len(query)}"
+            )
+        return query
+
+    @staticmethod
+    def as_count(n: int, leaves: str) -> int:
+        """How many to sample, checked together with what is read off the leaves."""
+        if leaves not in ("sample", "mean"):
+            raise ValueError(f"leaves must be 'sample' or 'mean', got {leaves!r}")
+        return as_int("n", n, minimum=0)
+
+
+def same_values(query: Batch, evidence: Batch) -> Bool[Tensor, "batch variables"]:
+    """Which values are equal, once both are rounded to the coarser of their types."""
+    kinds = [batch.x.dtype for batch in (query, evidence) if batch.x.is_floating_point()]
+    coarse = min(kinds, key=lambda kind: torch.finfo(kind).bits, default=torch.float64)
+    return query.x.to(coarse) == evidence.x.to(coarse)

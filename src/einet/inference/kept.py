@@ -1,0 +1,101 @@
+"""What a posterior keeps of its passes, so that the next question need not make them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+__all__ = ["Kept", "room_on"]
+
+Result = TypeVar("Result")
+
+# So many bytes of values and flows does a posterior keep: what a batch of a usual size needs.
+_CPU_ROOM, _GPU_ROOM = 256 << 20, 1 << 30
+
+
+def room_on(device: torch.device) -> int:
+    """How many bytes of its passes a posterior keeps on ``device``."""
+    return _CPU_ROOM if device.type == "cpu" else _GPU_ROOM
+
+
+class Kept:
+    """Results by name, which last as long as the parameters of a model stay as they are.
+
+    There is no lock. Threads that ask for the same result at the same time may compute it twice,
+    and either serves.
+
+    Args:
+        model: The model whose parameters the results depend on.
+        room: How many bytes all results together may take; one that does not fit is not kept.
+    """
+
+    def __init__(self, model: nn.Module, room: int) -> None:
+        self._model, self._room = model, room
+        self._results = _Results(parameter_versions(model))
+
+    def get(self, name: str) -> Any:
+        """The result of that name; None if there is none, or if parameters have changed since."""
+        return self._current().values.get(name)
+
+    def put(self, name: str, value: Any, size: int = 0) -> None:
+        """Keep a result of so many bytes, if there is room for it."""
+        self._put(self._current(), name, value, size)
+
+    def once(
+        self, name: str, compute: Callable[[], Result], size: Callable[[Result], int] | None = None
+    ) -> Result:
+        """The result of that name, computed unless it is there.
+
+        Args:
+            name: What the result is called.
+            compute: How to come by it.
+            size: How many bytes it takes; without, it always has room.
+        """
+        results = self._current()
+        value = results.values.get(name)
+        if value is None:
+            value = compute()
+            self._put(results, name, value, 0 if size is None else size(value))
+        return value
+
+    def drop(self, name: str) -> None:
+        """Forget a result."""
+        results = self._current()
+        results.values.pop(name, None)
+        results.sizes.pop(name, None)
+
+    def _put(self, results: _Results, name: str, value: Any, size: int) -> None:
+        others = sum(used for other, used in list(results.sizes.items()) if other != name)
+        if size == 0 or others + size <= self._room:
+            results.values[name], results.sizes[name] = value, size
+
+    def _current(self) -> _Results:
+        """The results of the parameters as they are now."""
+        results, versions = self._results, parameter_versions(self._model)
+        if results.versions != versions:
+            # A new object: threads that still write to the old one do no harm.
+            results = self._results = _Results(versions)
+        return results
+
+
+class _Results:
+    """Results of the parameters in one state."""
+
+    def __init__(self, versions: list[tuple[int, int]]) -> None:
+        self.versions = versions
+        self.values: dict[str, Any] = {}
+        self.sizes: dict[str, int] = {}
+
+
+def parameter_versions(model: nn.Module) -> list[tuple[int, int]]:
+    """Where each parameter lies and how often torch has seen it change.
+
+    Tensors made in inference mode are not watched; whoever changes those asks for a new posterior.
+    """
+    return [
+        (tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version)
+        for tensor in model.parameters()
+    ]
