@@ -52,6 +52,7 @@ QUERIES = {
     "mode": lambda posterior, x: posterior.mode(),
     "log_marginals": lambda posterior, x: posterior.log_marginals(x),
     "probabilities": lambda posterior, x: posterior.probabilities(0),
+    "impute": lambda posterior, x: posterior.impute(),
 }
 
 
@@ -171,6 +172,11 @@ def test_bad_arguments_are_named():
     for wrong in (-1, 4, 1.0, "a", True):
         with pytest.raises((TypeError, ValueError), match="variable must"):
             posterior.probabilities(wrong)
+        with pytest.raises((TypeError, ValueError), match="variable must"):
+            posterior.entropy(wrong)
+    for wrong in ("median", None):
+        with pytest.raises(ValueError, match="method must be one of 'best', 'mean', 'mode', 'samp"):
+            posterior.impute(wrong)
     for rows in (x[:4], x[:1]):
         with pytest.raises(ValueError, match="x must have as many rows as the evidence, 5, got"):
             posterior.log_prob(rows)
@@ -218,6 +224,7 @@ def test_queries_never_write_gradients(grad: bool):
         posterior = model.given(x)
         answers = [ask(posterior, x) for ask in QUERIES.values()]
         answers += [posterior.log_prob(x), posterior.log_evidence, model.log_normalizer()]
+        answers += [posterior.entropy(0), posterior.impute("mean"), posterior.impute("sample")]
         answers += [model.mean(), model.variance(), model.mode(), model.sample(2)]
         model.e_step(x)
         model.log_prob(x)

@@ -15,7 +15,7 @@ __all__ = ["mean", "mean_and_variance", "variance"]
 
 @torch.no_grad()
 def mean(posterior: Conditioned) -> Float[Tensor, "batch variables"]:
-    """E[x | e]; NaN for Categorical variables that are not observed."""
+    """E[x | e]; NaN for Categorical variables that are not observed: see :meth:`impute`."""
     return posterior.keep_evidence(_moments(posterior)[0].to(posterior.result_dtype))
 
 

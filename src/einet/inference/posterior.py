@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from einet.inference.conditional import log_prob
 from einet.inference.conditioned import Conditioned
+from einet.inference.entropy import entropy
+from einet.inference.imputation import impute
 from einet.inference.marginals import log_marginals
 from einet.inference.moments import mean, variance
 from einet.inference.states import probabilities
@@ -36,3 +38,5 @@ class Posterior(Conditioned):
     variance = variance
     log_marginals = log_marginals
     probabilities = probabilities
+    entropy = entropy
+    impute = impute
