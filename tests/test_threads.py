@@ -12,6 +12,7 @@ from torch import Tensor
 
 import einet
 from einet.data.batch import as_batch
+from einet.inference import Posterior
 from tests.oracle import close, random_model, random_rows
 
 THREADS, ROUNDS = 8, 2
@@ -38,7 +39,7 @@ QUERIES: dict[str, Ask] = {
     "log_normalizer": lambda model, x: model.log_normalizer(),
 }
 #: What a posterior keeps is made by whoever comes first.
-OF_ONE_POSTERIOR: dict[str, Callable[[einet.inference.Posterior], Tensor]] = {
+OF_ONE_POSTERIOR: dict[str, Callable[[Posterior], Tensor]] = {
     "log_evidence": lambda posterior: posterior.log_evidence,
     "sample": lambda posterior: posterior.sample(3, seed=1),
     "mean": lambda posterior: posterior.mean(),

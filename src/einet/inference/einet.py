@@ -109,6 +109,10 @@ class EinetPosterior(Posterior):
         if upward is not None and len(some):
             part = upward.at(rows)
             some.kept.put("upward", part, part.nbytes)
+        flow = self.kept.get("flow")
+        if flow is not None and len(some):
+            part = flow[..., rows].contiguous()
+            some.kept.put("flow", part, part.nbytes)
         return some
 
     # -- passes --------------------------------------------------------------------------------

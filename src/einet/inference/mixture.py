@@ -42,9 +42,17 @@ class MixtureDistribution(Distribution):
     def conditioned_on(self, evidence: Batch, room: int | None = None) -> MixturePosterior:
         return MixturePosterior(self, evidence, room)
 
+    @property
+    def recorded(self) -> bool:
+        """Whether :meth:`component_log_prob` replays recordings, as on a GPU.
+
+        They are faster than passes, but leave nothing for further questions.
+        """
+        return self.log_weights.is_cuda
+
     @torch.no_grad()
     def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        if batch.x.is_cuda:
+        if self.recorded:
             joint = self.component_log_prob(batch)
         else:
             joint = self.weighted([model.log_joint(batch) for model in self.models])
@@ -102,8 +110,7 @@ class MixturePosterior(Posterior):
         return self.kept.once("joint", self._find_joint)
 
     def _find_joint(self) -> Float[Tensor, "components batch"]:
-        if self.evidence.x.is_cuda:
-            # These calls are recorded there, and twice as fast though nothing is left of them.
+        if self.model.recorded:
             return self.model.component_log_prob(self.evidence)
         return self.model.weighted([each.exact_log_evidence for each in self._components()])
 
@@ -121,10 +128,10 @@ class MixturePosterior(Posterior):
         return self.kept.once("parts", self._find_parts)
 
     def _find_parts(self) -> list[Part]:
-        recorded, parts = self.evidence.x.is_cuda, []
+        parts = []
         for number, share in enumerate(self.responsibilities):
             rows = (share > 0).nonzero().flatten()
-            if recorded and rows.numel():
+            if self.model.recorded and rows.numel():
                 room = self.room * len(rows) // (len(self) * len(self.model.models))
                 posterior = self.model.models[number].conditioned_on(self.evidence[rows], room)
             elif rows.numel():

@@ -28,8 +28,8 @@ class Posterior(Conditioned):
     **When the model changes.** Answers are of the parameters at the time of asking: what was kept
     is dropped once they have changed.
 
-    **Threads.** Any number may ask the same posterior: questions record no gradients, hold no lock
-    and write to nothing that another reads.
+    **Threads.** Any number may ask the same posterior: questions record no gradients and hold no
+    lock, and what is kept appears as a whole.
     """
 
     # One line for each question; its file says what it answers.
