@@ -69,8 +69,6 @@ class ExponentialFamily(ABC):
     discrete: ClassVar[bool] = False
     #: Some value inside the support of every member, put where data are missing.
     filler: ClassVar[float] = 0.0
-    #: Whether it is a distribution over whole numbers: its densities are probabilities.
-    discrete: ClassVar[bool] = False
     #: Whether bounds keep the densities of a value, under any two members, within a factor that
     #: float32 can hold. Leaves that are not so may get sums of their own: see ``sums="linear"``.
     bounded: ClassVar[bool] = False
