@@ -101,7 +101,8 @@ def in_memory(images: Images, progress: Callable[[int], None] | None = None) -> 
         if progress is not None:
             progress(rows.stop)
     pixels = pixels.reshape(-1, *images.image_shape)
-    return ArrayImages(pixels, labels=images.labels, name=images.name, split=images.split)
+    labels = images.labels_of(slice(None))
+    return ArrayImages(pixels, labels=labels, name=images.name, split=images.split)
 
 
 def detect(path: str | PathLike[str]) -> str:

@@ -1,6 +1,7 @@
 """MNIST's files, written small."""
 
 import gzip
+import pickle
 import struct
 from pathlib import Path
 
@@ -66,10 +67,25 @@ def test_one_split_does_not_need_the_other(root: Path):
         assert part in str(caught.value)
 
 
-def test_missing_labels_and_folders_are_named(root: Path):
+def test_images_without_labels_are_read_and_only_their_labels_are_not(root: Path):
     (root / "train-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(FileNotFoundError, match="the train labels are not in"):
-        idx.load(root, "train")
+    train = idx.load(root, "train")
+    assert np.array_equal(train.tensor(), images("train").reshape(-1, 15))
+    some = train.take([2, 0])
+    assert np.array_equal(some.tensor(), images("train").reshape(-1, 15)[[2, 0]])
+    for without in (train, some):
+        with pytest.raises(FileNotFoundError, match="train labels are not in .*train-labels-idx1"):
+            _ = without.labels
+
+
+def test_labels_are_read_when_they_are_asked_for(root: Path):
+    train = pickle.loads(pickle.dumps(idx.load(root, "train").take(slice(1, None)).take([-1, 0])))
+    write(root / "train-labels-idx1-ubyte.gz", labels("train") + 3, True)
+    assert train.labels is not None
+    assert train.labels.tolist() == [6 + 3, 1 + 3]
+
+
+def test_missing_folders_are_named(root: Path):
     with pytest.raises(FileNotFoundError, match="folder of the idx files, but .*gone is none"):
         idx.load(root / "gone", "train")
     with pytest.raises(ValueError, match="split must be one of train, test, got 'valid'"):
@@ -83,7 +99,7 @@ def test_files_must_belong_together(root: Path):
     with pytest.raises(
         ValueError, match=r"train-labels.* for each of the 7 images in .*got .*\[4\]"
     ):
-        idx.load(root, "train")
+        _ = idx.load(root, "train").labels
     write(root / "train-images-idx3-ubyte.gz", labels("test"), True)
     with pytest.raises(ValueError, match=r"train-images.* \[images, height, width\], got \[4\]"):
         idx.load(root, "train")

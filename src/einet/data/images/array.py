@@ -59,8 +59,8 @@ class ArrayImages(Images):
     def take(self, rows: RowIndex) -> ArrayImages:
         """Some of the images, as an array of their own or a view of this one."""
         chosen = as_rows(rows, len(self))
-        labels = None if self.labels is None else self.labels[chosen]
         pixels = self._rows[chosen].reshape(-1, *self.image_shape)
+        labels = self.labels_of(chosen)
         return ArrayImages(pixels, labels=labels, name=self.name, split=self.split)
 
 

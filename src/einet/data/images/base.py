@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,7 +41,7 @@ class Images(ABC):
         image_shape: Height, width and channels of every image. (There is no ``shape``: numpy
             would take it for that of the rows.)
         num_images: How many there are.
-        labels: The class of each image.
+        labels: The class of each image, or a function that reads them when they are asked for.
         name: The name of the set.
         split: The name of the part of it.
     """
@@ -57,14 +58,7 @@ class Images(ABC):
         self.image_shape = image_shape
         self.name, self.split = name, split
         self._num_images = num_images
-        self.labels: Int[Tensor, " rows"] | None = None
-        if labels is not None:
-            self.labels = torch.as_tensor(labels).long()
-            if self.labels.shape != (num_images,):
-                raise ValueError(
-                    f"labels must have shape [{num_images}], one for each image, "
-                    f"got {list(self.labels.shape)}"
-                )
+        self.labels = labels
 
     @abstractmethod
     def read(
@@ -75,6 +69,30 @@ class Images(ABC):
     @abstractmethod
     def take(self, rows: RowIndex) -> Images:
         """A set of some of these images, in the given order."""
+
+    @property
+    def labels(self) -> Int[Tensor, " rows"] | None:
+        """The class of each image, None where a set has no classes.
+
+        Labels that lie in a file of their own are read when they are first asked for: raises what
+        reading it raises, such as ``FileNotFoundError`` where there is no such file.
+        """
+        if callable(self._labels):
+            self._labels = _as_labels(self._labels(), len(self))
+        return self._labels
+
+    @labels.setter
+    def labels(self, labels: Any) -> None:
+        later = labels is None or callable(labels)
+        self._labels: Any = labels if later else _as_labels(labels, len(self))
+
+    def labels_of(
+        self, rows: slice | Int[np.ndarray, " chosen"]
+    ) -> Int[Tensor, " chosen"] | Callable[[], Tensor] | None:
+        """What :meth:`take` gives a smaller set for its ``labels``; reads nothing."""
+        if callable(self._labels):
+            return partial(_read_some, self._labels, rows)
+        return None if self._labels is None else self._labels[rows]
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -133,6 +151,23 @@ class Images(ABC):
         split = "" if self.split is None else f"split={self.split!r}, "
         shape = "×".join(map(str, self.image_shape))
         return f"{type(self).__name__}({self.name!r}, {split}{len(self)} images of {shape})"
+
+
+def _as_labels(labels: Any, num_images: int) -> Int[Tensor, " rows"]:
+    """Labels as a tensor, checked to be one for each image."""
+    result = torch.as_tensor(labels).long()
+    if result.shape != (num_images,):
+        raise ValueError(
+            f"labels must have shape [{num_images}], one for each image, got {list(result.shape)}"
+        )
+    return result
+
+
+def _read_some(
+    read: Callable[[], Any], rows: slice | Int[np.ndarray, " chosen"]
+) -> Int[Tensor, " chosen"]:
+    """The labels of some rows; a function of the module, so that other processes can be sent it."""
+    return torch.as_tensor(read()).long()[rows]
 
 
 def as_rows(rows: RowIndex, length: int) -> slice | Int[np.ndarray, " chosen"]:

@@ -86,7 +86,7 @@ class ImageFiles(Images):
         part = copy(self)
         part._source = self._source.take(numbers)
         part._num_images = len(numbers)
-        part.labels = None if self.labels is None else self.labels[chosen]
+        part.labels = self.labels_of(chosen)
         part._kept = None if self._kept is None else self._kept[chosen]
         return part
 

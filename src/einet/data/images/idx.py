@@ -13,6 +13,7 @@ import gzip
 import math
 import struct
 import zlib
+from functools import partial
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
@@ -34,26 +35,36 @@ _CHUNK_BYTES = 2**20
 
 
 def load(root: str | PathLike[str], split: str) -> ArrayImages:
-    """The images of a split, with their labels.
+    """The images of a split; their labels are read when they are asked for, and may be absent.
 
     Args:
         root: The folder that holds ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte`` and the
             same with ``t10k``, or a folder ``raw`` with them; each as it is or compressed, with
-            ``.gz`` at the end.
+            ``.gz`` at the end. Without a file of labels everything works but ``images.labels``,
+            which then raises ``FileNotFoundError``.
         split: ``"train"`` or ``"test"``.
     """
-    image_file, label_file = find(root, split, "images"), find(root, split, "labels")
-    pixels, labels = read(image_file), read(label_file)
+    image_file = find(root, split, "images")
+    pixels = read(image_file)
     if pixels.ndim != 3:
         raise ValueError(
             f"{image_file} must hold an array [images, height, width], got {list(pixels.shape)}"
         )
-    if labels.shape != pixels.shape[:1]:
-        raise ValueError(
-            f"{label_file} must hold one label for each of the {len(pixels)} images in "
-            f"{image_file}, got an array of shape {list(labels.shape)}"
-        )
+    labels = partial(_read_labels, root, split, image_file, len(pixels))
     return ArrayImages(pixels, labels=labels, name=Path(root).resolve().name, split=split)
+
+
+def _read_labels(
+    root: str | PathLike[str], split: str, image_file: Path, count: int
+) -> UInt8[np.ndarray, " images"]:
+    label_file = find(root, split, "labels")
+    labels = read(label_file)
+    if labels.shape != (count,):
+        raise ValueError(
+            f"{label_file} must hold one label for each of the {count} images in {image_file}, "
+            f"got an array of shape {list(labels.shape)}"
+        )
+    return labels
 
 
 def find(root: str | PathLike[str], split: str, content: str) -> Path:
