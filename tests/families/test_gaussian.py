@@ -2,6 +2,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from einet.families import Bernoulli, Gaussian
@@ -100,6 +102,34 @@ def test_intervals_far_out_keep_their_digits():
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)
     same = torch.tensor([1.0]).double()
     assert family.log_interval(same, same, stored).item() == -math.inf
+
+
+@given(
+    deviation=st.floats(1e-3, 1e3),
+    distance=st.floats(-1e3, 1e3),
+    width=st.floats(1e-2, 1e2),
+    share=st.floats(0.1, 1.0),
+)
+def test_the_bound_of_an_interval(deviation: float, distance: float, width: float, share: float):
+    family = Gaussian().with_hyperparameters(
+        {"location": torch.tensor(3.0).double(), "scale": torch.tensor(7.0).double()}
+    )
+    stored = torch.tensor([-0.5, (deviation / 7) ** 2], dtype=torch.float64)
+    middle = family.mean(stored) + distance
+    half = width * share / 2
+    exact = family.log_interval(middle - half, middle + half, stored)
+    theta, constant = family.interval_bound(torch.tensor(width).double(), stored)
+    bound = theta @ family.T(middle) + constant
+    assert bound >= exact - 1e-9 * exact.abs()
+    if share == 1 and deviation > width and abs(distance) < 3 * deviation:
+        assert bound <= exact + 0.1
+
+
+def test_other_families_know_of_no_bound_but_one():
+    theta, constant = Bernoulli().interval_bound(torch.ones(()).double(), torch.rand(4, 1))
+    assert theta.shape == (4, 1)
+    assert not theta.any()
+    assert not constant.any()
 
 
 def test_other_families_know_of_no_intervals():

@@ -49,6 +49,46 @@ def test_a_mixture_is_the_sum_of_its_components():
     torch.testing.assert_close(bin_log_prob(model, every, bounds).exp(), expected)
 
 
+def far_apart(count: int, num_variables: int) -> einet.Mixture:
+    """Components that hardly meet, with deviations from a fraction of a bin to many bins."""
+    parts = []
+    for number in range(count):
+        part = trained(num_variables, seed=number)
+        generator = torch.Generator().manual_seed(number)
+        spread = 4.0 ** (number % 5 - 2)
+        centre = 40 * torch.randn(num_variables, generator=generator, dtype=torch.float64)
+        noise = torch.randn(60, num_variables, generator=generator, dtype=torch.float64)
+        part.initialize(centre + spread * noise)
+        parts.append(part)
+    return einet.Mixture(parts, torch.arange(1.0, count + 1) / (count * (count + 1) / 2))
+
+
+@pytest.mark.parametrize("rows", [1, 30, 400])
+def test_components_that_are_left_out_do_not_matter(rows: int, monkeypatch: pytest.MonkeyPatch):
+    model, bounds = far_apart(8, 6), edges(*(torch.arange(-120.0, 121.0)).tolist())
+    values = torch.cat([model.sample(rows, seed=0).double(), 200 * torch.rand(rows, 6) - 100])
+    places = torch.bucketize(values, bounds[1:-1])
+    each = [bin_log_prob(part, places, bounds) for part in model.models]
+    expected = torch.logsumexp(torch.stack(each) + model.log_weights.double().unsqueeze(1), 0)
+    integrated, real = [], bins._log_prob
+    monkeypatch.setattr(
+        bins, "_log_prob", lambda *given: integrated.append(len(given[1])) or real(*given)
+    )
+    found = bin_log_prob(model, places, bounds)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert 2 * rows <= sum(integrated) < 0.6 * len(model.models) * 2 * rows
+
+
+def test_few_rows_need_no_tables(monkeypatch: pytest.MonkeyPatch):
+    model, bounds = trained(5), edges(*torch.arange(-20.0, 21.0).tolist())
+    rows = torch.randint(0, 42, (100, 5), generator=torch.manual_seed(0))
+    by_tables = bin_log_prob(model, rows, bounds)
+    torch.testing.assert_close(bin_log_prob(model, rows[:41], bounds), by_tables[:41])
+    # Some leaves and entries at a time.
+    monkeypatch.setattr(bins, "block_bytes", lambda device: 8 * 3 * 41)
+    torch.testing.assert_close(bin_log_prob(model, rows[:41], bounds), by_tables[:41])
+
+
 def test_it_is_the_integral_of_the_density():
     model = trained(2)
     low, high = torch.tensor([-4.0, 1.0]), torch.tensor([2.0, 9.0])

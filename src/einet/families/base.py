@@ -177,6 +177,17 @@ class ExponentialFamily(ABC):
             f"{type(self).__name__} leaves do not know the probabilities of intervals"
         )
 
+    def interval_bound(
+        self, width: Float[Tensor, ""], parameters: Float[Tensor, "*batch P"]
+    ) -> tuple[Float[Tensor, "*batch S"], Float[Tensor, "*batch"]]:
+        """θ and c with log P(a < X ≤ b) ≤ θ·T((a + b) / 2) + c wherever b − a ≤ ``width``.
+
+        For families with :meth:`log_interval`. The default is that no probability exceeds 1; a
+        closer bound spares mixtures the integrals of components that do not matter.
+        """
+        constant = parameters.new_zeros(parameters.shape[:-1])
+        return constant.unsqueeze(-1).expand(*constant.shape, self.num_statistics), constant
+
     # -- initialisation ------------------------------------------------------------------------
 
     @abstractmethod

@@ -162,6 +162,23 @@ class Gaussian(ExponentialFamily):
         log_ratio = torch.where(log_a == -math.inf, -math.inf, log_a - log_b)
         return log_b + torch.log(-torch.expm1(log_ratio))
 
+    def interval_bound(
+        self, width: Float[Tensor, ""], parameters: Float[Tensor, "*batch P"]
+    ) -> tuple[Float[Tensor, "*batch S"], Float[Tensor, "*batch"]]:
+        r"""See the base class.
+
+        With x in the middle, w the width and u = (x − μ) w / (2σ²), the integral is at most
+        p(x) w sinh(u) / u, and log(sinh(u) / u) ≤ u²/6 as well as ≤ \|u\| ≤ q u² + 1/(4q).
+        """
+        (mean, variance), w = parameters.unbind(-1), width / self.scale
+        # Beyond q = σ²/w² the bound would fall too slowly, or rise.
+        q = (variance / w.square()).clamp(max=1 / 6)
+        slack = torch.where(q < 1 / 6, 0.25 / q, 0.0)
+        precision = 1 / variance - 0.5 * q * (w / variance).square()
+        constant = w.log() - 0.5 * torch.log(2 * math.pi * variance) + slack
+        theta = torch.stack([mean * precision, -0.5 * precision], -1)
+        return theta, constant - 0.5 * mean.square() * precision
+
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch S"]:

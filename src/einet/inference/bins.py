@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -11,13 +12,17 @@ from torch import Tensor
 
 from einet._memory import budget, fitting
 from einet.engine.passes import Passes
+from einet.inference.bin_bounds import bin_log_bounds, root_log_prob
 from einet.inference.distribution import Distribution
 from einet.kernels.leaf import TABLE, log_values
 from einet.kernels.memory import block_bytes
-from einet.kernels.nodes import scaled
 from einet.layers import LeafBlock
 
 __all__ = ["bin_log_prob"]
+
+# A component of a mixture is left out of a row's sum where it is less than a share exp(−45) of it:
+# float64 would round it away, and bounds are rounded by far less than the rest of these nats.
+_NATS = 45.0
 
 
 @torch.no_grad()
@@ -33,6 +38,10 @@ def bin_log_prob(
     its own integral, :math:`\Phi(\frac{b - \mu}{\sigma}) - \Phi(\frac{a - \mu}{\sigma})` for a
     Gaussian: this is no approximation. With infinite outer edges the bins of a variable cover
     everything, and their probabilities add up to 1.
+
+    Tables of integrals take long, and few components of a mixture matter for a row. So all of them
+    are bounded from above first (:mod:`einet.inference.bin_bounds`), and those are left out that
+    float64 would round away.
 
     Args:
         model: A model whose families know ``log_interval``, as Gaussians do.
@@ -59,21 +68,65 @@ def bin_log_prob(
             f"bins must lie between 0 and {count - 1}, got {int(bins.min())} to {int(bins.max())}"
         )
     bins, edges = bins.to(model.device), edges.double().to(model.device)
-    total = torch.full((len(bins),), -torch.inf, dtype=torch.float64, device=model.device)
-    for log_weight, einet in model.weighted_einets():
-        if log_weight > -torch.inf:
-            total = torch.logaddexp(total, _log_prob(einet, bins, edges) + log_weight)
+    parts = [part for part in model.weighted_einets() if part[0] > -torch.inf]
+    if len(parts) == 1:
+        return _log_prob(parts[0][1], bins, edges) + parts[0][0]
+    log_weights = torch.stack([log_weight for log_weight, _ in parts]).unsqueeze(-1)
+    bounds = bin_log_bounds([einet for _, einet in parts], bins, edges) + log_weights
+    best = bounds.argmax(0)
+    least = _NATS + math.log(len(parts))
+    total = torch.full_like(bounds[0], -torch.inf)
+    for first in (True, False):
+        for number, (log_weight, einet) in enumerate(parts):
+            is_best = best == number
+            needed = is_best if first else ~is_best & (bounds[number] > total - least)
+            rows = needed.nonzero().flatten()
+            if rows.numel():
+                logs = _log_prob(einet, bins[rows], edges) + log_weight
+                total[rows] = torch.logaddexp(total[rows], logs)
     return total
 
 
 def _log_prob(model: Passes, bins: Tensor, edges: Tensor) -> Tensor:
-    prior = model.log_class_prior.double().unsqueeze(-1)
-    tables = _Tables(model, edges)
+    # A table costs as much as so many rows as there are bins.
+    tables = _Tables(model, edges) if len(bins) >= len(edges) - 1 else None
     parts = []
     for rows in model.pieces(len(bins)):
-        v, m = scaled(_leaf_values(model, bins[rows], tables), model.dtype)
-        parts.append(torch.logsumexp(model.circuit(v, m) + prior, 0))
+        if tables is None:
+            values = _few_leaf_values(model, bins[rows], edges)
+        else:
+            values = _leaf_values(model, bins[rows], tables)
+        parts.append(root_log_prob(model, values))
     return torch.cat(parts) if parts else edges.new_empty(0)
+
+
+def _few_leaf_values(
+    model: Passes, bins: Tensor, edges: Float[Tensor, " bins_and_1"]
+) -> Float[Tensor, "leaf_nodes K batch"]:
+    """The log-probabilities of all leaf entries, for fewer rows than there are bins: no tables."""
+    rows = len(bins)
+    shape = (model.leaf.num_nodes, model.leaf.num_entries, rows)
+    total = torch.zeros(shape, dtype=torch.float64, device=bins.device)
+    for block in model.leaf.leaf_blocks:
+        (n, s), K = block.columns.shape, block.stored.shape[0]
+        stored = block.stored.detach().view(K, n, s, 1, -1)
+        states = bins[:, block.group.variables].T.long().contiguous()
+        # Blocks that stay in a core's cache through all steps of the integral.
+        most = max(1, block_bytes(bins.device) // (8 * s * rows))
+        leaves_at_once, entries_at_once = min(n, most), max(1, most // n)
+        for first in range(0, n, leaves_at_once):
+            leaves = slice(first, min(first + leaves_at_once, n))
+            columns = block.columns[leaves]
+            family = block.group.family.at(columns.unsqueeze(-1))
+            places = states[columns]
+            low, high = edges[places], edges[places + 1]
+            values = total.new_empty(K, len(columns), rows)
+            for k in range(0, K, entries_at_once):
+                entries = slice(k, k + entries_at_once)
+                each = family.log_interval(low, high, stored[entries, leaves].double())
+                torch.sum(each, 2, out=values[entries])
+            block.rows.add_(total[:, :K], leaves, values.transpose(0, 1))
+    return total
 
 
 #: A block, the number of the first leaf, and the table of some leaves from there on.
@@ -98,10 +151,7 @@ def _leaf_values(
 
 
 class _Tables:
-    """Log-probabilities of all bins of all leaves, in tables of bounded size.
-
-    A table costs as much as so many rows as there are bins, and most sets have more rows than that.
-    """
+    """Log-probabilities of all bins of all leaves, in tables of bounded size."""
 
     def __init__(self, model: Passes, edges: Float[Tensor, " bins_and_1"]) -> None:
         self.blocks, self.edges = model.leaf.leaf_blocks, edges
