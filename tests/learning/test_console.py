@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from einet import Einet, Gaussian, fit, random_trees
+from einet.learning.console import Bar
 
 
 class Terminal(io.StringIO):
@@ -60,3 +61,18 @@ def test_a_terminal_where_none_is_wanted(
     monkeypatch.setattr("sys.stderr", terminal)
     fit(model, x, epochs=2, progress=False)
     assert terminal.getvalue() == ""
+
+
+def test_long_epochs_show_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, clock = Terminal(), [0.0]
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
+    with Bar(25, 25, asked_for=True) as bar:
+        for _ in range(3):
+            clock[0] += 60
+            bar.advance()
+    # 22 of 25 epochs of a minute each.
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    assert "left 0:22:00" in plain

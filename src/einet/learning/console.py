@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from typing import Any
@@ -59,6 +60,8 @@ class Bar:
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=console,
+                # Half a minute by default: steps that take longer would never show a time left.
+                speed_estimate_period=math.inf,
             )
             self._task = self._progress.add_task(
                 "", total=steps, epoch=1, epochs=epochs, train="…", valid=""
