@@ -84,12 +84,28 @@ def test_one_image(folder: Path):
     row = read_image(folder / "0.png", Pixels((12, 10, 3)))
     expected = np.asarray(Image.open(folder / "0.png")).reshape(1, -1)
     np.testing.assert_array_equal(row.numpy(), expected)
-    assert read_image(folder / "0.png", Pixels((6, 6, 1)), resize=True).shape == (1, 36)
+    grey = read_image(folder / "0.png", Pixels((6, 6, 1)), resize=True, grey=True)
+    assert grey.shape == (1, 36)
     assert read_image(folder / "0.png", Pixels((24, 24, 3)), resize=True).shape == (1, 24 * 24 * 3)
     with pytest.raises(ImageError, match="0.png is 12×10 pixels .* of images of 6×6"):
         read_image(folder / "0.png", Pixels((6, 6, 3)))
     with pytest.raises(FileNotFoundError, match="there is no image .*none.png"):
         read_image(folder / "none.png", Pixels((6, 6, 3)))
+
+
+def test_an_image_with_colours_is_none_of_a_grey_model(folder: Path):
+    with pytest.raises(ImageError, match="0.png has colours, but the model is of grey .*--grey"):
+        read_image(folder / "0.png", Pixels((12, 10, 1)))
+    Image.open(folder / "0.png").convert("L").convert("RGB").save(folder / "grey.png")
+    assert read_image(folder / "grey.png", Pixels((12, 10, 1))).shape == (1, 120)
+    assert read_image(folder / "grey.png", Pixels((12, 10, 3))).shape == (1, 360)
+
+
+def test_folders_of_grey_images_have_one_channel(folder: Path):
+    for path in folder.iterdir():
+        Image.open(path).convert("L").convert("RGB").save(path)
+    assert open_images(folder).image_shape == (12, 10, 1)
+    assert open_images(folder, channels=3).image_shape == (12, 10, 3)
 
 
 def test_sizes():

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from einet.data.images import ArrayImages, Images, array, celeba, folder, idx, svhn
 from einet.data.images.framing import Framing, ImageError
+from einet.data.images.grey import is_grey
 from einet.imaging.pixels import Pixels
 
 __all__ = ["Kind", "detect", "in_memory", "open_images", "parse_size", "read_image"]
@@ -43,7 +44,8 @@ def open_images(
         split: ``"train"`` or ``"test"`` where a set has such parts. CelebA without its list of
             parts, folders and ``.npy`` files have none, and are taken as a whole.
         size, crop: As in :class:`~einet.data.images.Framing`; for image files only.
-        channels: 3 for colours (the default), 1 for grey; for image files only.
+        channels: 3 for colours, 1 for grey; for image files only. By default 3, but 1 for a folder
+            in which all images are grey (:func:`einet.data.images.folder.load`).
         limit: Take no more than so many images, the first ones.
     """
     path = Path(path)
@@ -58,7 +60,7 @@ def open_images(
         raise ValueError(f"{given[0]} is for image files, but {path} is read as {kind}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
-    images = _open(path, kind, split, size, crop, 3 if channels is None else channels)
+    images = _open(path, kind, split, size, crop, channels)
     return images if limit is None else images.take(slice(0, limit))
 
 
@@ -68,7 +70,7 @@ def _open(
     split: str,
     size: int | Sequence[int] | None,
     crop: int | Sequence[int] | None,
-    channels: int,
+    channels: int | None,
 ) -> Images:
     if kind == "idx":
         return idx.load(path, split)
@@ -77,11 +79,12 @@ def _open(
     if kind == "npy":
         return array.load(path)
     if kind == "celeba":
+        framed = {"size": size, "crop": crop, "channels": 3 if channels is None else channels}
         try:
-            return celeba.load(path, split, size=size, crop=crop, channels=channels)
+            return celeba.load(path, split, **framed)
         except FileNotFoundError:
             celeba.find(path)  # the faces themselves may be what is missing
-            return celeba.load(path, "all", size=size, crop=crop, channels=channels)
+            return celeba.load(path, "all", **framed)
     return folder.load(path, size=size, crop=crop, channels=channels)
 
 
@@ -123,28 +126,35 @@ def detect(path: str | PathLike[str]) -> str:
 
 
 def read_image(
-    path: str | PathLike[str], pixels: Pixels, resize: bool = False
+    path: str | PathLike[str], pixels: Pixels, resize: bool = False, grey: bool = False
 ) -> UInt8[Tensor, "1 variables"]:
-    """One image as a row of bytes, checked to be of a model's size.
+    """One image as a row of bytes, checked to be of a model's size and colours.
 
     Args:
         path: The file.
         pixels: What images the model has.
         resize: Whether the centre of an image of another size is resized to fit.
+        grey: Whether an image with colours is turned grey for a model of grey images; it is an
+            error otherwise.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no image {path}")
-    size = pixels.grid if resize else None
-    framing = Framing(size, channels=pixels.channels, enlarge=True)
-    found = framing(path.read_bytes(), str(path))
-    if found.shape != pixels.shape:
+    content = path.read_bytes()
+    if pixels.channels == 1 and not grey and not is_grey(content, str(path)):
         raise ImageError(
-            f"{path} is {found.shape[0]}×{found.shape[1]} pixels (height×width), but the model is "
+            f"{path} has colours, but the model is of grey images; give a grey one, or have it "
+            "read as grey (--grey)"
+        )
+    size = pixels.grid if resize else None
+    image = Framing(size, channels=pixels.channels, enlarge=True)(content, str(path))
+    if image.shape != pixels.shape:
+        raise ImageError(
+            f"{path} is {image.shape[0]}×{image.shape[1]} pixels (height×width), but the model is "
             f"of images of {pixels.shape[0]}×{pixels.shape[1]}; give one of that size, or have it "
             "resized (--resize)"
         )
-    return torch.from_numpy(found.copy()).reshape(1, -1)
+    return torch.from_numpy(image.copy()).reshape(1, -1)
 
 
 def parse_size(text: str, name: str = "size") -> tuple[int, int]:

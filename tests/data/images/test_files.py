@@ -60,7 +60,7 @@ def test_only_what_is_asked_for_is_decoded(root: Path, monkeypatch: pytest.Monke
         return original(self, content, name)
 
     monkeypatch.setattr(Framing, "__call__", counted)
-    images = folder.load(root)
+    images = folder.load(root, channels=3)
     assert decoded == ["000"]
     part = images.take(slice(10, 40))
     assert decoded == ["000"]
@@ -72,7 +72,7 @@ def test_only_what_is_asked_for_is_decoded(root: Path, monkeypatch: pytest.Monke
     assert len(decoded) == 26
 
     decoded.clear()
-    kept = folder.load(root, keep=True)
+    kept = folder.load(root, channels=3, keep=True)
     assert len(decoded) == 1
     assert np.array_equal(kept[3:5], expected()[3:5])
     assert len(decoded) == 51

@@ -7,7 +7,7 @@ Example:
     >>> from einet.data.images import folder
     >>> with tempfile.TemporaryDirectory() as root:
     ...     for name in ("cat", "dog"):
-    ...         Image.new("RGB", (640, 480), "gray").save(Path(root) / f"{name}.png")
+    ...         Image.new("RGB", (640, 480), "brown").save(Path(root) / f"{name}.png")
     ...     folder.load(root, size=32)[:].shape
     torch.Size([2, 3072])
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from einet.data.images.files import ImageFiles
 from einet.data.images.framing import Framing
+from einet.data.images.grey import all_grey
 from einet.data.images.sources import open_source
 
 __all__ = ["load"]
@@ -30,7 +31,7 @@ def load(
     *,
     size: int | Sequence[int] | None = None,
     crop: int | Sequence[int] | None = None,
-    channels: int = 3,
+    channels: int | None = None,
     enlarge: bool = False,
     workers: int | None = None,
     keep: bool = False,
@@ -39,11 +40,16 @@ def load(
 
     Args:
         root: The folder, or a zip archive of one.
-        size, crop, channels, enlarge: What is made of each image; see
+        size, crop, enlarge: What is made of each image; see
             :class:`~einet.data.images.Framing`. With neither ``size`` nor ``crop`` all images must
             have one size.
+        channels: 3 for RGB, 1 for grey. By default 1 if all images are grey, that is without
+            colours or with three channels that are equal in every pixel; 3 as soon as one is not.
         workers, keep: See :class:`~einet.data.images.ImageFiles`.
     """
+    source = open_source(root)
+    if channels is None:
+        channels = 1 if all_grey(source) else 3
     framing = Framing(size, crop, channels, enlarge)
     name = Path(root).resolve().stem or "images"
-    return ImageFiles(open_source(root), framing, workers=workers, keep=keep, name=name)
+    return ImageFiles(source, framing, workers=workers, keep=keep, name=name)
