@@ -18,7 +18,7 @@ from einet.layers import LeafBlock
 __all__ = ["bin_log_bounds", "root_log_prob"]
 
 # Rows are taken so many cells at a time: their statistics are a few float64 for each.
-_CPU_CELLS, _GPU_CELLS = 1 << 22, 1 << 25
+_CPU_CELLS, _GPU_CELLS = 1 << 22, 1 << 23
 
 
 def bin_log_bounds(
