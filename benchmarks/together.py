@@ -56,7 +56,7 @@ def measure(name: str, args: argparse.Namespace) -> list[dict]:
     share = torch.empty(clusters).log_normal_(0.0, 0.5, generator=generator)
     assignment = torch.multinomial(share, images, replacement=True, generator=generator)
     x = x.to(args.device)
-    model = Recipe(num_sums=num_sums).model((side, side, 3), clusters, device=args.device)
+    model = Recipe.paper(num_sums=num_sums).model((side, side, 3), clusters, device=args.device)
     found = {together: {"seconds": [], "peak_mib": 0.0} for together in args.together}
     for _ in range(args.runs):
         for together, row in found.items():

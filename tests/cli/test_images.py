@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import einet
 from einet.cli import image_commands
 from einet.cli.commands import app
+from einet.imaging import hold_out, measure, reading
 from einet.imaging.pictures import MISSING
 
 TRAIN = [
@@ -56,7 +58,10 @@ def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model.einet"
     output = run("train", folder, "--output", path, "--clusters", "2", *TRAIN)
     assert "60 images of 8×6×3" in output
-    assert "clusters of 30 to 30 images" in output
+    assert "10 of them are held out" in output
+    assert re.search(
+        r"trained in \S+ s: 2 epochs of each of 2 clusters of 2\d to 2\d images, after", output
+    )
     assert "Δ 1.5 (vertical cuts), K 2" in output
     return path
 
@@ -76,10 +81,11 @@ def pixels(path: Path) -> np.ndarray:
 
 
 def test_a_model_remembers_its_images(model: Path):
-    told = einet.load_metadata(model)
-    assert told["pixels"] == {"shape": [8, 6, 3], "scale": 1.0, "colour": "rgb"}
-    assert told["training"]["images"] == 60
-    assert told["training"]["recipe"]["num_sums"] == 2
+    metadata = einet.load_metadata(model)
+    assert metadata["pixels"] == {"shape": [8, 6, 3], "scale": 1.0, "colour": "rgb"}
+    training = metadata["training"]
+    assert (training["images"], training["held_out"]) == (50, 10)
+    assert (training["recipe"]["num_sums"], training["recipe"]["prior"]) == (2, 1.0)
     loaded = einet.load(model)
     assert isinstance(loaded, einet.ClusteredEinet)
     assert loaded.num_clusters == 2
@@ -89,7 +95,9 @@ def test_a_model_remembers_its_images(model: Path):
 
 def test_few_images_have_few_clusters(folder: Path, tmp_path: Path):
     output = run("train", folder, "--output", tmp_path / "m.einet", "--grey", *TRAIN)
-    assert "1 cluster: one for each 100 images" in output
+    assert "1 cluster: one for each 500 images" in output
+    assert re.search(r"trained in \S+ s: 2 epochs of 50 images\n", output)
+    assert "k-means" not in output
     assert einet.load_metadata(tmp_path / "m.einet")["pixels"]["shape"] == [8, 6, 1]
 
 
@@ -109,7 +117,7 @@ def test_colours_of_brightness_and_differences(folder: Path, photo: Path, tmp_pa
     assert pixels(out / "mean.png").shape == (8, 6, 3)
     visible = pixels(out / "sample-1.png")[:, 3:] - pixels(photo)[:, 3:]
     assert abs(visible).max() <= 1  # rounded twice
-    with_tables = [*TRAIN, "--colour", "ycocg", "--family", "binomial"]
+    with_tables = [*TRAIN, "--colour", "ycocg", "--family", "binomial", "--force"]
     output = run("train", folder, "--output", path, *with_tables, code=2)
     assert "colour must be rgb for binomial leaves, got 'ycocg'" in output
 
@@ -119,7 +127,7 @@ def test_other_leaves_and_a_refinement(folder: Path, tmp_path: Path):
     more += ["--axes", "both", "--delta", "4,2"]
     output = run("train", folder, "--output", tmp_path / "m.einet", *TRAIN, *more)
     assert "binomial leaves" in output
-    assert re.search(r"refined as a whole: \S+ → \S+ nats", output)
+    assert re.search(r"refined as a whole: 1 epoch, (the best was|none of them better)", output)
     assert "(discrete)" in run("evaluate", tmp_path / "m.einet", folder, "--size", "8x6")
 
 
@@ -127,8 +135,11 @@ def test_a_structure_learnt_from_the_images(folder: Path, photo: Path, tmp_path:
     arguments = ["train", folder, "--output", tmp_path / "m.einet", *TRAIN, "--prior", "0.1"]
     output = run(*arguments, "--structure", "chow-liu", "--refine", "1")
     assert "gaussian leaves, Chow–Liu tree, K 2" in output
-    told = einet.load_metadata(tmp_path / "m.einet")["training"]["recipe"]
-    assert (told["structure"], told["max_variance"]) == ("chow_liu", 1.0)
+    assert re.search(r"trained in \S+ s: 2 epochs of 50 images\n", output)
+    assert "cluster" not in output
+    recipe = einet.load_metadata(tmp_path / "m.einet")["training"]["recipe"]
+    assert (recipe["structure"], recipe["max_variance"]) == ("chow_liu", 1.0)
+    assert recipe["prior"] == 0.1
     loaded = einet.load(tmp_path / "m.einet")
     assert isinstance(loaded, einet.ClusteredEinet)
     assert loaded.num_clusters == 1
@@ -189,7 +200,10 @@ def test_a_checkpoint_that_is_not_resumed_is_replaced(
         (["--kind", "video"], "kind must be one of auto, folder"),
         (["--size", "big"], "size must be HEIGHTxWIDTH"),
         (["--size", "99x99"], "smaller than size=(99, 99)"),
-        (["--clusters", "61"], "clusters must be at most 60"),
+        (["--clusters", "51"], "clusters must be at most 50, the images, got 51"),
+        (["--valid-share", "1"], "share must be a number of at least 0 and below 1, got 1.0"),
+        (["--recipe", "cake"], "recipe must be default or paper, got 'cake'"),
+        (["--recipe", "paper", "--structure", "chow-liu"], "recipe paper is of poon-domingos"),
         (["--axes", "none"], "axes must be one of vertical, both"),
         (["--structure", "tree"], "structure must be poon-domingos or chow-liu, got 'tree'"),
         (["--structure", "chow-liu", "--delta", "4"], "delta and axes are of Poon–Domingos"),
@@ -204,6 +218,118 @@ def test_a_checkpoint_that_is_not_resumed_is_replaced(
 def test_wrong_arguments_of_train(folder: Path, more: list[str], message: str):
     # The last of two options of one name counts.
     assert message in run("train", folder, *TRAIN, *more, code=2)
+
+
+def test_the_papers_recipe_is_what_it_was(folder: Path, tmp_path: Path):
+    more = ["--recipe", "paper", "--clusters", "3", "--seed", "4"]
+    output = run("train", folder, "--output", tmp_path / "m.einet", *TRAIN, *more)
+    assert "held" not in output
+    images = image_commands.open_set(folder, "auto", "train", "8x6", None, None, None)
+    # Settings of the paper, one by one.
+    graph = einet.poon_domingos((8, 6), 1.5, [1], 3)
+    leaves = einet.Gaussian(1e-6 * 255**2, 1e-2 * 255**2)
+    expected = einet.ClusteredEinet(graph, leaves, 2, 3, seed=4)
+    learner = einet.StochasticEM(0.5)
+    expected.fit(images, epochs=2, batch_size=20, optimizer=learner, seed=4, progress=False)
+    trained = einet.load(tmp_path / "m.einet")
+    for one, other in zip(trained.parameters(), expected.parameters(), strict=True):
+        assert one.equal(other)
+
+
+def test_training_and_held_out_images_are_measured(folder: Path, tmp_path: Path):
+    path = tmp_path / "m.einet"
+    output = run("train", folder, "--output", path, *TRAIN, "--clusters", "1")
+    opened = image_commands.open_model(path, "cpu")
+    images = reading.in_memory(image_commands.open_set(folder, "auto", "", "8x6", None, None, None))
+    for name, part in zip(("training", "held-out"), hold_out(images), strict=True):
+        assert part is not None
+        likelihood = measure(opened.model, part)
+        expected = f"{name} images: {likelihood.nats:.2f} ± {likelihood.nats_error:.2f} nats"
+        assert expected in output
+        assert f"{likelihood.bits:.4f} ± {likelihood.bits_error:.4f} bits per" in output
+
+
+def test_nothing_is_held_out_where_nothing_shall_be(folder: Path, tmp_path: Path):
+    output = run("train", folder, "--output", tmp_path / "m.einet", *TRAIN, "--valid-share", "0")
+    assert "2 epochs of 60 images" in output
+    assert "training images: " in output
+    assert "held-out images" not in output
+
+
+def test_a_model_that_memorised_its_images_is_warned_of(folder: Path, tmp_path: Path):
+    more = ["--recipe", "paper", "--clusters", "60", "--delta", "3"]
+    output = run("train", folder, "--output", tmp_path / "m.einet", *TRAIN, *more)
+    assert (
+        "einet: warning: the model has memorised some of its images: 100% of the strips" in output
+    )
+    assert "fewer clusters (--clusters) or a larger prior (--prior) help" in output
+    more = ["--clusters", "1", "--delta", "3"]
+    output = run("train", folder, "--output", tmp_path / "m.einet", *TRAIN, *more, "--force")
+    assert "warning" not in output
+
+
+def test_a_model_is_not_overwritten_unless_that_is_wanted(folder: Path, tmp_path: Path):
+    path = tmp_path / "m.einet"
+    path.write_text("precious")
+    output = run("train", folder, "--output", path, *TRAIN, code=2)
+    # Before any image is looked at.
+    assert output == f"einet: output: {path} is there already; --force replaces it\n"
+    assert path.read_text() == "precious"
+    run("train", folder, "--output", path, *TRAIN, "--force")
+    assert einet.load(path).num_variables == 8 * 6 * 3
+    assert "is a folder; give the name of a file" in run(
+        "train", folder, "--output", tmp_path, code=2
+    )
+
+
+def test_digits_without_labels(tmp_path: Path):
+    digits = tmp_path / "digits"
+    digits.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 6, 5), dtype=np.uint8)
+    header = struct.pack(">BBBB3I", 0, 0, 8, 3, *pixels.shape)
+    (digits / "train-images-idx3-ubyte").write_bytes(header + pixels.tobytes())
+    output = run("train", digits, "--output", tmp_path / "m.einet", *TRAIN[2:])
+    assert "40 images of 6×5×1" in output
+    assert einet.load(tmp_path / "m.einet").num_variables == 30
+
+
+@pytest.fixture
+def grey_folder(folder: Path, tmp_path: Path) -> Path:
+    """The images in grey, but with three channels."""
+    root = tmp_path / "grey"
+    root.mkdir()
+    for path in folder.iterdir():
+        Image.open(path).convert("L").convert("RGB").save(root / path.name)
+    return root
+
+
+def test_grey_images_have_one_channel(grey_folder: Path, photo: Path, tmp_path: Path):
+    path = tmp_path / "m.einet"
+    output = run("train", grey_folder, "--output", path, *TRAIN)
+    assert "60 images of 8×6×1" in output
+    assert "all of them are grey, and read as one channel; --no-grey reads three" in output
+    run("evaluate", path, grey_folder, "--size", "8x6")
+    output = run("train", grey_folder, "--output", path, *TRAIN, "--force", "--no-grey")
+    assert "60 images of 8×6×3" in output
+    assert "all of them are grey" not in output
+
+
+def test_a_model_of_grey_images_knows_no_colours(
+    grey_folder: Path, folder: Path, photo: Path, tmp_path: Path
+):
+    path, filled = tmp_path / "m.einet", tmp_path / "filled"
+    run("train", grey_folder, "--output", path, *TRAIN)
+    covered = ["--box", "0,0,4,6", "--samples", "1", "--output", filled]
+    output = run("inpaint", path, photo, *covered, code=2)
+    assert "photo.png has colours, but the model is of grey images" in output
+    assert "(--grey)" in output
+    assert not filled.exists()
+    run("inpaint", path, photo, *covered, "--grey")
+    drawn = pixels(filled / "mean.png")
+    assert (drawn[..., 0] == drawn[..., 2]).all()
+    output = run("evaluate", path, folder, "--size", "8x6", code=2)
+    assert "have colours, but the model is of grey images; --grey reads them as grey" in output
+    assert "bits" in run("evaluate", path, folder, "--size", "8x6", "--grey")
 
 
 def test_folders_that_are_none(tmp_path: Path):
@@ -307,9 +433,9 @@ def test_evaluate_prints_nats_and_bits(model: Path, folder: Path):
     bits = re.search(r"bits per dimension: (\S+) ± (\S+) \(integrated\)", output)
     assert nats is not None
     assert bits is not None
-    found = image_commands.open_model(model, "cpu")
-    images = image_commands.open_set_for(found, folder, "auto", "test", "8x6", None, 20)
-    rows = found.model.log_prob(images.tensor()).double() + 144 * np.log(255)
+    opened = image_commands.open_model(model, "cpu")
+    images = image_commands.open_set_for(opened, folder, "auto", "test", "8x6", None, False, 20)
+    rows = opened.model.log_prob(images.tensor()).double() + 144 * np.log(255)
     assert float(nats[1]) == pytest.approx(rows.mean().item(), abs=0.01)
     assert 0 < float(bits[1]) < 8
 

@@ -1,4 +1,4 @@
-"""The paper's recipe."""
+"""Recipes for models of images."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from einet.imaging.recipe import pixel_tree
 from einet.layers import LinearLayer
 
 
-def test_the_defaults_are_the_papers():
-    recipe = Recipe()
+def test_the_paper():
+    recipe = Recipe.paper()
     for side in (32, 64, 28):
         graph = recipe.graph((side, side, 3))
         # A quarter of the width: four vertical stripes, and no other cuts.
@@ -21,6 +21,39 @@ def test_the_defaults_are_the_papers():
     assert leaves.min_variance.item() == pytest.approx(1e-6 * 255**2)
     assert leaves.max_variance.item() == pytest.approx(1e-2 * 255**2)
     assert recipe.num_sums == 40
+    learner = recipe.learner()
+    assert learner.prior is None
+    assert [learner.step_size_at(progress) for progress in (0.0, 0.5, 1.0)] == [0.5] * 3
+
+
+def test_the_default_has_the_papers_structure_and_a_prior():
+    recipe = Recipe()
+    assert recipe.graph((32, 32, 3)) == Recipe.paper().graph((32, 32, 3))
+    leaves, learner = recipe.leaves(), recipe.learner()
+    assert isinstance(leaves, einet.Gaussian)
+    assert leaves.max_variance.item() == pytest.approx(255**2)
+    assert learner.prior == einet.Prior(1.0, 1.0)
+    assert [learner.step_size_at(progress) for progress in (0.0, 1.0)] == pytest.approx([0.5, 0.05])
+
+
+def few_and_many(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images of a bright square somewhere, in noise: few to learn from, many more of the kind."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 40, (300, 8, 8), generator=generator)
+    for image, (top, left) in zip(images, torch.randint(0, 5, (300, 2)).tolist(), strict=True):
+        image[top : top + 4, left : left + 4] += 180
+    rows = images.byte().flatten(1)
+    return rows[:60], rows[60:]
+
+
+def test_the_default_knows_unseen_images_better_than_the_paper():
+    train, test = few_and_many(0)
+    nats = {}
+    for name, recipe in {"default": Recipe(num_sums=8), "paper": Recipe.paper(num_sums=8)}.items():
+        model = recipe.model((8, 8, 1), num_clusters=2)
+        model.fit(train, optimizer=recipe.learner(), epochs=10, progress=False)
+        nats[name] = model.log_prob(test).mean().item()
+    assert nats["default"] > nats["paper"] + 10
 
 
 def test_other_cuts_and_leaves():
@@ -37,12 +70,15 @@ def test_other_cuts_and_leaves():
 
 
 def test_clusters_need_images():
-    counts = [Recipe.clusters_for(images) for images in (1, 99, 250, 10_000, 600_000)]
-    assert counts == [1, 1, 2, 100, 100]
+    paper = [Recipe.paper().clusters_for(images) for images in (1, 99, 250, 10_000, 600_000)]
+    assert paper == [1, 1, 2, 100, 100]
+    counts = [Recipe().clusters_for(images) for images in (1, 499, 2600, 50_000, 600_000)]
+    assert counts == [1, 1, 5, 100, 100]
+    assert Recipe.tree().clusters_for(600_000) == 1
 
 
 def test_a_model():
-    model = Recipe(num_sums=2).model((4, 4, 3), num_clusters=3)
+    model = Recipe.paper(num_sums=2).model((4, 4, 3), num_clusters=3)
     assert isinstance(model, einet.ClusteredEinet)
     assert (model.num_clusters, model.num_variables) == (3, 48)
     x = torch.randint(0, 256, (30, 48), generator=torch.manual_seed(0)).byte()
@@ -90,6 +126,8 @@ def test_a_tree_needs_rows():
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="structure must be one of poon_domingos, chow_liu, got"):
         Recipe(structure="chow-liu")
+    with pytest.raises(ValueError, match="images_each must be an integer >= 1, got 0"):
+        Recipe(images_each=0)
     with pytest.raises(ValueError, match="axes must be one of vertical, both, got 'horizontal'"):
         Recipe(axes="horizontal")
     with pytest.raises(ValueError, match="family must be one of gaussian, binomial, categorical"):

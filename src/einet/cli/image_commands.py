@@ -13,7 +13,9 @@ from torch import Tensor
 
 import einet
 from einet.cli.console import as_device, counting
-from einet.data.images import Framing, Images
+from einet.data.images import Framing, ImageFiles, Images
+from einet.data.images.grey import all_grey
+from einet.data.images.sources import open_source
 from einet.imaging import Pixels, masks, measure, pictures, reading
 from einet.imaging.inpainting import inpaint as inpainted
 from einet.imaging.pixels import load_with_pixels
@@ -50,7 +52,7 @@ def open_set(
     channels: int | None,
     limit: int | None,
 ) -> Images:
-    """The images that a command is given."""
+    """The images that a command is given; ``channels`` None leaves it to the images."""
     images = reading.open_images(
         path,
         kind,
@@ -62,6 +64,8 @@ def open_set(
     )
     part = "" if images.split is None else f" ({images.split})"
     typer.echo(f"{len(images):,} images of {_shown(images.image_shape)} in {path}{part}")
+    if channels is None and images.channels == 1 and isinstance(images, ImageFiles):
+        typer.echo("all of them are grey, and read as one channel; --no-grey reads three", err=True)
     return images
 
 
@@ -72,11 +76,23 @@ def open_set_for(
     split: str,
     size: str | None,
     crop: str | None,
+    grey: bool,
     limit: int | None,
 ) -> Images:
-    """The same, in colours that the model knows; checked to be of its size."""
-    found = reading.detect(path) if kind == "auto" and path.exists() else kind
-    channels = opened.pixels.channels if found in ("folder", "celeba") else None
+    """The same, checked to be of a model's size and colours.
+
+    Args:
+        opened: The model.
+        path, kind, split, size, crop, limit: As in :func:`open_set`.
+        grey: Whether images with colours are turned grey for a model of grey images.
+    """
+    kind = reading.detect(path) if kind == "auto" and path.exists() else kind
+    channels = opened.pixels.channels if kind in ("folder", "celeba") else None
+    if channels == 1 and not grey and _have_colours(path, kind):
+        raise ValueError(
+            f"the images in {path} have colours, but the model is of grey images; --grey reads "
+            "them as grey"
+        )
     images = open_set(path, kind, split, size, crop, channels, limit)
     if images.image_shape != opened.pixels.shape:
         raise ValueError(
@@ -86,7 +102,12 @@ def open_set_for(
     return images
 
 
+def _have_colours(path: Path, kind: str) -> bool:
+    return path.exists() and (kind == "celeba" or not all_grey(open_source(path)))
+
+
 def open_model(path: Path, device: str | None) -> Opened:
+    """A saved model, on a device."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no model {path}")
     return Opened(*load_with_pixels(path, as_device(device)))
@@ -110,11 +131,16 @@ def sample(
 
 
 def read_covered(
-    opened: Opened, image: Path, mask: Path | None, box: str | None, resize: bool
+    opened: Opened,
+    image: Path,
+    mask: Path | None,
+    box: str | None,
+    resize: bool,
+    grey: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """An image as a row of bytes, and which of its pixels are covered."""
     pixels = opened.pixels
-    row = reading.read_image(image, pixels, resize)
+    row = reading.read_image(image, pixels, resize, grey)
     if box is not None:
         return row, masks.box(pixels.grid, masks.Box.parse(box))
     assert mask is not None
@@ -136,13 +162,13 @@ def inpaint(
 ) -> None:
     """Write what may lie under the covered part of an image."""
     model, pixels = opened
-    how = {"samples": samples, "leaves": _leaves(leaves), "seed": seed}
-    found = inpainted(model, pixels.to_model(row), covered, **how)
+    draws = {"samples": samples, "leaves": _leaves(leaves), "seed": seed}
+    filled = inpainted(model, pixels.to_model(row), covered, **draws)
     original = row.reshape(pixels.shape).double()
     hidden = torch.where(covered.unsqueeze(-1), torch.nan, original).numpy()
-    drawn, mean = pixels.to_pictures(found.samples[:, 0]), pixels.to_pictures(found.mean[0])
+    drawn, mean = pixels.to_pictures(filled.samples[:, 0]), pixels.to_pictures(filled.mean[0])
     # Twice it fills the range, as no deviation exceeds 127.5.
-    deviation = pixels.deviations(found.deviation[0]).cpu().numpy()
+    deviation = pixels.deviations(filled.deviation[0]).cpu().numpy()
     map_of_it = np.repeat(2 * deviation[..., None], pixels.channels, -1).clip(0, 255)
     parts: dict[str, Any] = {"covered": hidden}
     parts |= {f"sample-{number}": image for number, image in enumerate(drawn, start=1)}
@@ -169,10 +195,11 @@ def evaluate(opened: Opened, images: Images, draws: int, seed: int) -> None:
     model, pixels = opened
     with counting("evaluating", len(images)) as progress:
         units = {"scale": pixels.scale, "colour": pixels.colour}
-        found = measure(model, images, **units, draws=draws, seed=seed, progress=progress)
-    unit = "log-probability" if found.method == "discrete" else "log-density of pixels/255"
-    typer.echo(f"nats:               {found.nats:.2f} ± {found.nats_error:.2f} ({unit})")
-    typer.echo(f"bits per dimension: {found.bits:.4f} ± {found.bits_error:.4f} ({found.method})")
+        likelihood = measure(model, images, **units, draws=draws, seed=seed, progress=progress)
+    (nats, bits), method = (likelihood.nats, likelihood.bits), likelihood.method
+    unit = "log-probability" if method == "discrete" else "log-density of pixels/255"
+    typer.echo(f"nats:               {nats:.2f} ± {likelihood.nats_error:.2f} ({unit})")
+    typer.echo(f"bits per dimension: {bits:.4f} ± {likelihood.bits_error:.4f} ({method})")
 
 
 def _leaves(text: str) -> Any:

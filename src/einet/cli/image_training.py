@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,27 +12,49 @@ from torch import Tensor
 
 import einet
 from einet.cli.console import as_device, counting
+from einet.cli.image_report import report
+from einet.clusters.training import ClusterHistory
 from einet.data.images import Images
-from einet.imaging import Pixels, Recipe, reading
+from einet.imaging import Pixels, Recipe, hold_out, reading
 from einet.imaging.colour import as_colour
+from einet.imaging.recipe import MOST_CLUSTERS
 
-__all__ = ["Training", "recipe_of", "train"]
+__all__ = ["Training", "check_output", "recipe_of", "train"]
 
-_STRUCTURES = {"poon-domingos": Recipe, "chow-liu": Recipe.tree}
-# λ, and what it falls to unless it is given: constant in the paper, best for trees.
-_STEP_SIZES, _STEP_SIZES_OF_TREES = (0.5, None), (1.0, 0.01)
+_RECIPES = {"default": Recipe, "paper": Recipe.paper}
+_STRUCTURES = {"poon-domingos": None, "chow-liu": Recipe.tree}
 
 
 def recipe_of(
-    structure: str, num_sums: int | None, delta: str | None, axes: str, family: str
+    name: str,
+    structure: str,
+    delta: str | None,
+    step_size: float | None,
+    last_step_size: float | None,
+    **changes: Any,
 ) -> Recipe:
-    """What the command line asks for; without ``num_sums``, with that of the structure."""
+    """What the command line asks for: a recipe by its name or structure, with some changes.
+
+    Args:
+        name: ``"default"`` or ``"paper"``.
+        structure: ``"poon-domingos"`` or ``"chow-liu"``.
+        delta: As in :class:`~einet.imaging.Recipe`, numbers with commas between them.
+        step_size, last_step_size: As there; the first alone is constant.
+        changes: Other arguments of a recipe; None leaves what the recipe has.
+    """
+    if name not in _RECIPES:
+        raise ValueError(f"recipe must be {' or '.join(_RECIPES)}, got {name!r}")
     if structure not in _STRUCTURES:
         raise ValueError(f"structure must be {' or '.join(_STRUCTURES)}, got {structure!r}")
-    chosen = {"delta": _parse_delta(delta), "axes": axes, "family": family}
-    if num_sums is not None:
-        chosen["num_sums"] = num_sums
-    return _STRUCTURES[structure](**chosen)
+    if name == "paper" and structure != "poon-domingos":
+        raise ValueError(f"recipe paper is of poon-domingos structures, got structure {structure}")
+    chosen: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
+    chosen["delta"] = _parse_delta(delta)
+    if step_size is not None:
+        chosen |= {"step_size": step_size, "last_step_size": None}
+    if last_step_size is not None:
+        chosen["last_step_size"] = last_step_size
+    return (_STRUCTURES[structure] or _RECIPES[name])(**chosen)
 
 
 def _parse_delta(text: str | None) -> list[float] | None:
@@ -44,18 +65,26 @@ def _parse_delta(text: str | None) -> list[float] | None:
         raise ValueError(f"delta must be numbers, separated by commas, got {text!r}") from None
 
 
+def check_output(output: Path, force: bool) -> None:
+    """Raise if a model cannot, or shall not, be written there: before hours of training."""
+    if not output.absolute().parent.is_dir():
+        raise FileNotFoundError(f"output: there is no folder {output.parent}")
+    if output.is_dir():
+        raise IsADirectoryError(f"output: {output} is a folder; give the name of a file")
+    if output.exists() and not force:
+        raise FileExistsError(f"output: {output} is there already; --force replaces it")
+
+
 @dataclass(frozen=True)
 class Training:
-    """How to train, as the command line says."""
+    """What the command line says of a training, apart from the recipe."""
 
     output: Path
     colour: str
     clusters: int | None
     epochs: int
     batch_size: int
-    step_size: float | None
-    last_step_size: float | None
-    prior: float
+    valid_share: float | None
     refine: int
     precision: str
     checkpoint: Path
@@ -63,95 +92,128 @@ class Training:
     seed: int
     device: str | None
 
-    def learner(self, is_tree: bool) -> einet.StochasticEM:
-        """The paper's, unless λ is to fall or there is a prior."""
-        first, last = _STEP_SIZES_OF_TREES if is_tree else _STEP_SIZES
-        if self.step_size is not None:
-            first, last = self.step_size, None
-        if self.last_step_size is not None:
-            last = self.last_step_size
-        return einet.StochasticEM(first if last is None else einet.linear(first, last), self._prior)
-
-    @property
-    def refiner(self) -> einet.EM:
-        return einet.EM(self._prior)
-
-    @property
-    def _prior(self) -> einet.Prior | None:
-        return einet.Prior(self.prior, self.prior) if self.prior else None
-
     @property
     def second_checkpoint(self) -> Path:
-        """That of the refinement."""
+        """The checkpoint of the refinement."""
         return self.checkpoint.with_name(f"{self.checkpoint.name}.refine")
 
 
-def train(images: Images, recipe: Recipe, how: Training) -> None:
-    """Train, with a checkpoint to resume from, and write the model."""
-    if not how.output.absolute().parent.is_dir():
-        raise FileNotFoundError(f"output: there is no folder {how.output.parent}")
-    pixels = Pixels(images.image_shape, colour=as_colour(how.colour))
+def train(images: Images, recipe: Recipe, training: Training) -> None:
+    """Train, with a checkpoint to resume from, write the model and say how good it is."""
+    pixels = Pixels(images.image_shape, colour=as_colour(training.colour))
     if pixels.colour != "rgb" and recipe.family != "gaussian":
-        raise ValueError(f"colour must be rgb for {recipe.family} leaves, got {how.colour!r}")
-    clusters = _clusters(how, len(images), recipe.is_tree)
-    device = as_device(how.device)
+        raise ValueError(f"colour must be rgb for {recipe.family} leaves, got {training.colour!r}")
+    device = as_device(training.device)
     with counting("reading", len(images)) as progress:
         images = reading.in_memory(images, progress)
-    rows = images if pixels.colour == "rgb" else pixels.to_model(images.tensor())
-    precision: Any = how.precision
-    seen = None
+    images, held_out = hold_out(images, training.valid_share, training.seed)
+    if held_out is not None:
+        typer.echo(f"{len(held_out):,} of them are held out, to choose the best epoch by")
+    clusters = _clusters(training.clusters, recipe, len(images))
+    rows, valid = _rows(images, pixels), None if held_out is None else _rows(held_out, pixels)
+    precision: Any = training.precision
     if recipe.is_tree:
         typer.echo("learning a Chow–Liu tree")
-        seen = (rows if isinstance(rows, Tensor) else rows.tensor()).to(device)
     model = recipe.model(
-        images.image_shape, clusters, rows=seen, seed=how.seed, precision=precision, device=device
+        images.image_shape,
+        clusters,
+        rows=_tensor(rows).to(device) if recipe.is_tree else None,
+        seed=training.seed,
+        precision=precision,
+        device=device,
     )
-    del seen
     typer.echo(
         f"{recipe.family} leaves, {_structure(recipe, images.image_shape[1])}, "
         f"K {recipe.num_sums}, {model.num_parameters:,} parameters, on {device}"
     )
-    if how.checkpoint.exists() and not how.resume:
-        typer.echo(f"{how.checkpoint} of an earlier training is replaced; --resume would go on")
-        how.second_checkpoint.unlink(missing_ok=True)
-    history = model.fit(
-        rows,
-        epochs=how.epochs,
-        batch_size=how.batch_size,
-        optimizer=how.learner(recipe.is_tree),
-        from_clusters=recipe.is_tree,
-        seed=how.seed,
-        checkpoint=how.checkpoint,
-        resume=how.resume,
-    )
-    _stop_if(history.stopped, how)
-    # On the scale pixels/255, as nats are reported everywhere.
-    shift = model.num_variables * math.log(255) if recipe.family == "gaussian" else 0.0
-    sizes, last = np.array(history.sizes), [epochs[-1] for epochs in history.train if epochs]
-    typer.echo(
-        f"trained in {history.training_seconds:.1f} s, after {history.clustering_seconds:.1f} s of "
-        f"k-means (clusters of {sizes.min()} to {sizes.max()} images); in its cluster an image has "
-        f"{np.average(last, weights=sizes[sizes > 0]) + shift:.2f} nats on average"
-    )
-    if how.refine:
-        refined = model.refine(
-            rows,
-            epochs=how.refine,
-            batch_size=how.batch_size,
-            optimizer=how.refiner,
-            seed=how.seed,
-            checkpoint=how.second_checkpoint,
-            resume=how.resume,
+    if training.checkpoint.exists() and not training.resume:
+        typer.echo(
+            f"{training.checkpoint} of an earlier training is replaced; --resume would go on"
         )
-        _stop_if(refined.stopped, how)
-        first, last = refined.train[0] + shift, refined.train[-1] + shift
-        typer.echo(f"refined as a whole: {first:.2f} → {last:.2f} nats")
-    settings = {"recipe": asdict(recipe), "epochs": how.epochs, "batch_size": how.batch_size}
+        training.second_checkpoint.unlink(missing_ok=True)
+    history = _fit(model, rows, valid, recipe, training)
+    _stop_if(history.stopped, training)
+    typer.echo(_what_happened(history, training.epochs))
+    if training.refine:
+        _refine(model, rows, valid, recipe, training)
+    settings = {"epochs": training.epochs, "batch_size": training.batch_size}
     data = {"data": images.name, "split": images.split, "images": len(images)}
-    model.save(how.output, pixels.metadata(training=settings | data))
-    how.checkpoint.unlink(missing_ok=True)
-    how.second_checkpoint.unlink(missing_ok=True)
-    typer.echo(f"wrote {how.output}")
+    counts = {"held_out": 0 if held_out is None else len(held_out)}
+    record = {"recipe": asdict(recipe), **settings, **data, **counts}
+    model.save(training.output, pixels.metadata(training=record))
+    training.checkpoint.unlink(missing_ok=True)
+    training.second_checkpoint.unlink(missing_ok=True)
+    typer.echo(f"wrote {training.output}")
+    report(model, pixels, images, held_out, training.seed)
+
+
+def _rows(images: Images, pixels: Pixels) -> Images | Tensor:
+    """Images as the model sees them; bytes stay where they are."""
+    return images if pixels.colour == "rgb" else pixels.to_model(images.tensor())
+
+
+def _tensor(rows: Images | Tensor) -> Tensor:
+    return rows if isinstance(rows, Tensor) else rows.tensor()
+
+
+def _fit(
+    model: einet.ClusteredEinet,
+    rows: Images | Tensor,
+    valid: Images | Tensor | None,
+    recipe: Recipe,
+    training: Training,
+) -> ClusterHistory:
+    """Train; every component ends up as it was after its best epoch on held-out images."""
+    held_out: dict[str, Any] = {} if valid is None else {"valid": valid}
+    return model.fit(
+        rows,
+        **held_out,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        optimizer=recipe.learner(),
+        from_clusters=recipe.is_tree,
+        seed=training.seed,
+        checkpoint=training.checkpoint,
+        resume=training.resume,
+    )
+
+
+def _refine(
+    model: einet.ClusteredEinet,
+    rows: Images | Tensor,
+    valid: Images | Tensor | None,
+    recipe: Recipe,
+    training: Training,
+) -> None:
+    refined = model.refine(
+        rows,
+        valid,
+        epochs=training.refine,
+        batch_size=training.batch_size,
+        optimizer=einet.EM(recipe.as_prior()),
+        seed=training.seed,
+        checkpoint=training.second_checkpoint,
+        resume=training.resume,
+    )
+    _stop_if(refined.stopped, training)
+    kept = ""
+    if valid is not None:
+        best = refined.best_epoch
+        kept = ", none of them better" if best is None else f", the best was number {best + 1}"
+    passes = f"{len(refined)} epoch{'s' * (len(refined) > 1)}"
+    typer.echo(f"refined as a whole: {passes}{kept}")
+
+
+def _what_happened(history: ClusterHistory, epochs: int) -> str:
+    """A training in words; of clusters only where there are some."""
+    sizes, passes = np.array(history.sizes), f"{epochs} epoch{'s' * (epochs > 1)}"
+    if len(sizes) == 1:
+        return f"trained in {history.training_seconds:.1f} s: {passes} of {sizes[0]:,} images"
+    return (
+        f"trained in {history.training_seconds:.1f} s: {passes} of each of {len(sizes)} clusters "
+        f"of {sizes.min():,} to {sizes.max():,} images, after {history.clustering_seconds:.1f} s "
+        "of k-means"
+    )
 
 
 def _structure(recipe: Recipe, width: int) -> str:
@@ -162,20 +224,20 @@ def _structure(recipe: Recipe, width: int) -> str:
     return f"Poon–Domingos structure with Δ {steps} ({recipe.axes} cuts)"
 
 
-def _clusters(how: Training, images: int, is_tree: bool) -> int:
-    if how.clusters is None and is_tree:
-        return 1
-    if how.clusters is None:
-        count = Recipe.clusters_for(images)
-        few = "" if count == 100 else ": one for each 100 images"
-        typer.echo(f"{count} cluster{'s' * (count > 1)}{few}")
+def _clusters(wanted: int | None, recipe: Recipe, images: int) -> int:
+    """How many clusters there are; said where nobody asked for so many."""
+    if wanted is None:
+        count = recipe.clusters_for(images)
+        if not recipe.is_tree:
+            few = f": one for each {recipe.images_each} images" if count < MOST_CLUSTERS else ""
+            typer.echo(f"{count} cluster{'s' * (count > 1)}{few}")
         return count
-    if how.clusters > images:
-        raise ValueError(f"clusters must be at most {images}, the images, got {how.clusters}")
-    return how.clusters
+    if wanted > images:
+        raise ValueError(f"clusters must be at most {images}, the images, got {wanted}")
+    return wanted
 
 
-def _stop_if(stopped: str, how: Training) -> None:
+def _stop_if(stopped: str, training: Training) -> None:
     if stopped == "interrupted":
-        typer.echo(f"stopped; the same command with --resume goes on from {how.checkpoint}")
+        typer.echo(f"stopped; the same command with --resume goes on from {training.checkpoint}")
         raise typer.Exit(130)

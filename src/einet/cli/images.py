@@ -27,6 +27,9 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
 ]
+AsGrey = Annotated[
+    bool, typer.Option("--grey", help="Turn colours grey for a model of grey images.")
+]
 Leaves = Annotated[str, typer.Option(help="sample: draw pixels; mean: means of leaves, no noise.")]
 
 
@@ -38,13 +41,33 @@ def train(
     split: Annotated[str, typer.Option(help="The part of a public set.")] = "train",
     size: Size = None,
     crop: Crop = None,
-    grey: Annotated[bool, typer.Option("--grey", help="Read image files as grey.")] = False,
+    grey: Annotated[
+        bool | None,
+        typer.Option(
+            "--grey/--no-grey",
+            help="Read image files as grey, or with colours; by default grey if all of them are.",
+        ),
+    ] = None,
     limit: Limit = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUTPUT if it exists.")] = False,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="default, or paper: 100 images for each cluster, variances of at most 0.01, a "
+            "constant λ, no prior, no images held out."
+        ),
+    ] = "default",
+    valid_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the images to hold out and choose by, 0 for none: a tenth, 5000 at most."
+        ),
+    ] = None,
     clusters: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="By default 100, or one for each 100 images if there are fewer; 1 for a tree.",
+            help="By default one for each 500 images, at most 100; 1 for a tree.",
         ),
     ] = None,
     structure: Annotated[
@@ -70,15 +93,19 @@ def train(
     step_size: Annotated[
         float | None,
         typer.Option(
-            help="λ of stochastic EM, at most 1: 0.5; for a tree it falls from 1 to 0.01."
+            help="λ of stochastic EM, at most 1; by default it falls from 0.5 to 0.05, for a tree "
+            "from 1 to 0.01."
         ),
     ] = None,
     last_step_size: Annotated[
         float | None, typer.Option(help="λ falls to this in the course of training.")
     ] = None,
     prior: Annotated[
-        float, typer.Option(min=0, help="Pseudo-count of a prior on all parameters, 0 for none.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0, help="Pseudo-count of a prior on parameters, 0 for none: 1, or 0.1 for a tree."
+        ),
+    ] = None,
     refine: Annotated[
         int, typer.Option(min=0, help="Epochs of EM on the mixture as a whole, afterwards.")
     ] = 0,
@@ -91,37 +118,46 @@ def train(
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
-    """Train a mixture of Einets, one for each cluster of images, by the paper's recipe.
+    """Train a mixture of Einets, one for each cluster of images.
 
-    Or, with --structure chow-liu, a single Einet whose structure is learnt from the images: mostly
-    the better likelihood.
+    Some images are held out: every Einet ends up as it was after its best epoch on those of its
+    cluster. How likely training and held-out images are is printed at the end.
+
+    With --structure chow-liu it is a single Einet whose structure is learnt from the images: mostly
+    the better likelihood. With --recipe paper everything is done as in the paper.
     """
     from einet.cli import image_commands, image_training
 
     with plain_errors():
-        recipe = image_training.recipe_of(structure, num_sums, delta, axes, family)
-        channels = 1 if grey else None
-        images = image_commands.open_set(data, kind, split, size, crop, channels, limit)
-        image_training.train(
-            images,
+        image_training.check_output(output, force)
+        chosen = image_training.recipe_of(
             recipe,
-            image_training.Training(
-                output,
-                colour,
-                clusters,
-                epochs,
-                batch_size,
-                step_size,
-                last_step_size,
-                prior,
-                refine,
-                precision,
-                checkpoint or output.with_name(f"{output.name}.checkpoint"),
-                resume,
-                seed,
-                device,
-            ),
+            structure,
+            delta,
+            step_size,
+            last_step_size,
+            num_sums=num_sums,
+            axes=axes,
+            family=family,
+            prior=prior,
         )
+        channels = None if grey is None else 1 if grey else 3
+        images = image_commands.open_set(data, kind, split, size, crop, channels, limit)
+        training = image_training.Training(
+            output=output,
+            colour=colour,
+            clusters=clusters,
+            epochs=epochs,
+            batch_size=batch_size,
+            valid_share=0.0 if valid_share is None and recipe == "paper" else valid_share,
+            refine=refine,
+            precision=precision,
+            checkpoint=checkpoint or output.with_name(f"{output.name}.checkpoint"),
+            resume=resume,
+            seed=seed,
+            device=device,
+        )
+        image_training.train(images, chosen, training)
 
 
 @app.command()
@@ -156,6 +192,7 @@ def inpaint(
     samples: Annotated[int, typer.Option(min=1, help="How many conditional samples.")] = 8,
     leaves: Leaves = "sample",
     resize: Annotated[bool, typer.Option("--resize", help="Resize image and mask to fit.")] = False,
+    grey: AsGrey = False,
     zoom: Annotated[int, typer.Option(min=1, help="Enlarge each pixel of the overview.")] = 4,
     seed: Seed = 0,
     device: Device = None,
@@ -171,9 +208,9 @@ def inpaint(
     with plain_errors():
         if (mask is None) == (box is None):
             raise ValueError("give what is covered, as --mask or as --box, and not both")
-        found = image_commands.open_model(model, device)
-        row, covered = image_commands.read_covered(found, image, mask, box, resize)
-        image_commands.inpaint(found, row, covered, output, samples, leaves, zoom, seed)
+        opened = image_commands.open_model(model, device)
+        row, covered = image_commands.read_covered(opened, image, mask, box, resize, grey)
+        image_commands.inpaint(opened, row, covered, output, samples, leaves, zoom, seed)
 
 
 @app.command()
@@ -184,6 +221,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="The part of a public set.")] = "test",
     size: Size = None,
     crop: Crop = None,
+    grey: AsGrey = False,
     limit: Limit = None,
     draws: Annotated[int, typer.Option(min=1, help="Draws of noise, if there must be any.")] = 4,
     seed: Seed = 0,
@@ -197,6 +235,6 @@ def evaluate(
     from einet.cli import image_commands
 
     with plain_errors():
-        found = image_commands.open_model(model, device)
-        images = image_commands.open_set_for(found, data, kind, split, size, crop, limit)
-        image_commands.evaluate(found, images, draws, seed)
+        opened = image_commands.open_model(model, device)
+        images = image_commands.open_set_for(opened, data, kind, split, size, crop, grey, limit)
+        image_commands.evaluate(opened, images, draws, seed)

@@ -3,8 +3,10 @@
 One module for each: :mod:`~einet.imaging.pixels` (between images and a model's variables),
 :mod:`~einet.imaging.pictures` (grids and PNG files), :mod:`~einet.imaging.masks` (what is covered),
 :mod:`~einet.imaging.likelihood` (nats and bits per dimension), :mod:`~einet.imaging.inpainting`,
-:mod:`~einet.imaging.recipe` (the paper's image models) and :mod:`~einet.imaging.reading` (sets of
-images by their path). The command ``einet images`` is made of them.
+:mod:`~einet.imaging.recipe` (structures, leaves and how to learn them),
+:mod:`~einet.imaging.held_out` (images to choose by), :mod:`~einet.imaging.memorised` (copies of
+training images) and :mod:`~einet.imaging.reading` (sets of images by their path). The command
+``einet images`` is made of them.
 
 Example:
     >>> import torch
@@ -20,16 +22,21 @@ Example:
 """
 
 from einet.imaging import masks, pictures, reading
+from einet.imaging.held_out import hold_out
 from einet.imaging.inpainting import Inpainting, inpaint
 from einet.imaging.likelihood import Likelihood, measure
+from einet.imaging.memorised import Memorised, find_memorised
 from einet.imaging.pixels import Pixels
 from einet.imaging.recipe import Recipe
 
 __all__ = [
     "Inpainting",
     "Likelihood",
+    "Memorised",
     "Pixels",
     "Recipe",
+    "find_memorised",
+    "hold_out",
     "inpaint",
     "masks",
     "measure",

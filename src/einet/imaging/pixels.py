@@ -107,23 +107,23 @@ class Pixels:
         return rounded.reshape(*x.shape[:-1], *self.shape).cpu().numpy()
 
     def metadata(self, **more: Any) -> dict[str, Any]:
-        """For ``model.save(path, metadata)``, with whatever else it shall tell."""
-        told = {"shape": list(self.shape), "scale": float(self.scale), "colour": self.colour}
-        return {_KEY: told, **more}
+        """For ``model.save(path, metadata)``, with whatever else it shall say."""
+        record = {"shape": list(self.shape), "scale": float(self.scale), "colour": self.colour}
+        return {_KEY: record, **more}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Pixels:
         """What :meth:`metadata` wrote."""
-        told = metadata.get(_KEY)
-        if not isinstance(told, Mapping):
+        record = metadata.get(_KEY)
+        if not isinstance(record, Mapping):
             raise ValueError(
                 "the file does not say what images its variables are; models for images are "
                 "written by 'einet images train', or with model.save(path, "
                 "Pixels(shape).metadata())"
             )
         try:
-            colour = as_colour(told.get("colour", "rgb"))
-            return cls(tuple(told["shape"]), float(told["scale"]), colour)  # type: ignore[arg-type]
+            colour = as_colour(record.get("colour", "rgb"))
+            return cls(tuple(record["shape"]), float(record["scale"]), colour)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"what the file says of its images is damaged: {error}") from error
 

@@ -1,4 +1,4 @@
-"""The paper's models of images (sec. 4.2), and their close relatives."""
+"""Recipes for models of images: structure, leaves, and what to learn them with."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from einet._checks import as_int
 from einet.clusters.clustered import ClusteredEinet
 from einet.families import Binomial, Categorical, ExponentialFamily, Gaussian
 from einet.kernels.dispatch import Precision
+from einet.learning.em import StochasticEM
+from einet.learning.prior import Prior
+from einet.learning.schedules import linear
 from einet.structures import RegionGraph, chow_liu, poon_domingos
 
-__all__ = ["Axes", "LeafKind", "Recipe", "Structure", "pixel_tree"]
+__all__ = ["MOST_CLUSTERS", "Axes", "LeafKind", "Recipe", "Structure", "pixel_tree"]
 
 Axes = Literal["vertical", "both"]
 LeafKind = Literal["gaussian", "binomial", "categorical"]
 Structure = Literal["poon_domingos", "chow_liu"]
 
-_MOST_CLUSTERS, _IMAGES_EACH = 100, 100
+#: The paper's number of clusters; more are never made by default.
+MOST_CLUSTERS = 100
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A structure for images of bytes, with leaves to match; the defaults are the paper's.
+    """A structure for images of bytes, with leaves to match, and how to learn it.
 
-    :meth:`tree` is the other one to begin with: in place of cuts that are the same for all images,
-    what is next to what is learnt from them.
+    The defaults are the paper's structure (sec. 4.2), learnt so that unseen images are likely:
+    with a prior, wide variances, a step size that falls and more images for each cluster.
+    :meth:`paper` is the paper's own recipe. :meth:`tree` is the other one to begin with: in place
+    of cuts that are the same for all images, what is next to what is learnt from them.
 
     Args:
         num_sums: K.
@@ -39,13 +45,19 @@ class Recipe:
         min_variance, max_variance: Bounds of Gaussian leaves, on the scale ``byte / 255``.
         structure: ``"poon_domingos"``, or ``"chow_liu"`` for a tree that is learnt from rows: delta
             and axes have no meaning then, and sums are linear.
+        prior: The pseudo-count of a :class:`~einet.Prior` on sums and leaves; 0 for none.
+        step_size, last_step_size: λ of stochastic EM falls linearly from the first to the last, or
+            is constant without a last one.
+        images_each: How many images there should be for each cluster.
 
     Example:
-        >>> recipe = Recipe()
+        >>> recipe = Recipe.paper()
         >>> recipe.graph((32, 32, 3))
         RegionGraph(num_variables=3072, regions=10, leaves=4, partitions=10, layers=4)
         >>> recipe.clusters_for(73_257), recipe.clusters_for(950), recipe.clusters_for(40)
         (100, 9, 1)
+        >>> recipe.learner().step_size_at(1.0)
+        0.5
         >>> Recipe.tree().graph((2, 2, 1), rows=torch.arange(40).view(10, 4) % 7)
         RegionGraph(num_variables=4, regions=6, leaves=4, partitions=2, layers=3)
     """
@@ -55,8 +67,12 @@ class Recipe:
     axes: str = "vertical"
     family: str = "gaussian"
     min_variance: float | int = 1e-6
-    max_variance: float | int = 1e-2
+    max_variance: float | int = 1.0
     structure: str = "poon_domingos"
+    prior: float | int = 1.0
+    step_size: float | int = 0.5
+    last_step_size: float | int | None = 0.05
+    images_each: int = 500
 
     def __post_init__(self) -> None:
         for name, kinds in (("axes", Axes), ("family", LeafKind), ("structure", Structure)):
@@ -69,20 +85,45 @@ class Recipe:
                 f"delta={self.delta}, axes={self.axes!r}"
             )
 
+        as_int("images_each", self.images_each, minimum=1)
+
+    @staticmethod
+    def paper(**changes: Any) -> Recipe:
+        """The paper's: 100 clusters, variances of at most 0.01, a constant λ and no prior.
+
+        It makes good samples of many images, and a copy of each where there are few.
+        """
+        paper = Recipe(max_variance=1e-2, prior=0.0, last_step_size=None, images_each=100)
+        return replace(paper, **changes)
+
     @staticmethod
     def tree(**changes: Any) -> Recipe:
-        """A Chow–Liu tree with K 64, and variances as large as the images want them."""
-        return replace(Recipe(num_sums=64, max_variance=1.0, structure="chow_liu"), **changes)
+        """A Chow–Liu tree with K 64, a weak prior, and λ that falls from 1 to 0.01.
+
+        A leaf of a single pixel has more images to learn from than a strip of hundreds.
+        """
+        tree = Recipe(num_sums=64, structure="chow_liu", prior=0.1)
+        return replace(replace(tree, step_size=1.0, last_step_size=0.01), **changes)
 
     @property
     def is_tree(self) -> bool:
         """Whether the structure is learnt from rows."""
         return self.structure == "chow_liu"
 
-    @staticmethod
-    def clusters_for(num_images: int) -> int:
-        """The paper's 100 clusters, or fewer: one for each 100 images, and one at least."""
-        return max(1, min(_MOST_CLUSTERS, num_images // _IMAGES_EACH))
+    def clusters_for(self, num_images: int) -> int:
+        """100 clusters as in the paper, or as many as have enough images; one for a tree."""
+        if self.is_tree:
+            return 1
+        return max(1, min(MOST_CLUSTERS, num_images // self.images_each))
+
+    def learner(self) -> StochasticEM:
+        """Stochastic EM with this λ and prior."""
+        first, last = self.step_size, self.last_step_size
+        return StochasticEM(first if last is None else linear(first, last), self.as_prior())
+
+    def as_prior(self) -> Prior | None:
+        """The prior, None where there is none."""
+        return Prior(self.prior, self.prior) if self.prior else None
 
     def delta_for(self, width: int) -> float | int | Sequence[float | int]:
         """Δ for images of some width."""
