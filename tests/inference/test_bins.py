@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import einet
+from einet.inference import bins
 from einet.inference.bins import bin_log_prob
 from einet.kernels.dispatch import backend
 from tests.budgets import limit

@@ -13,7 +13,7 @@ from torch import Tensor
 import einet
 from einet.cli.console import as_device, counting
 from einet.cli.image_report import report
-from einet.clusters.training import ClusterHistory
+from einet.clusters.history import ClusterHistory
 from einet.data.images import Images
 from einet.imaging import Pixels, Recipe, hold_out, reading
 from einet.imaging.colour import as_colour

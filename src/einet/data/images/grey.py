@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from einet.data.images.base import missing_package
+from einet._checks import missing_package
 from einet.data.images.framing import Framing, ImageError
 from einet.data.images.sources import FileSource
 
@@ -40,7 +40,7 @@ def is_grey(content: bytes, name: str) -> bool:
     try:
         from PIL import Image
     except ImportError as error:
-        raise missing_package("pillow", "decoding images") from error
+        raise missing_package("pillow", "decoding images", "images") from error
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.mode in _GREY_MODES:
