@@ -12,7 +12,7 @@ from torch import Tensor
 
 import einet
 from einet.kernels import dispatch
-from tests.oracle import NAN, random_rows
+from tests.oracle import NAN, random_rows, tracked
 
 __all__ = ["Twins", "engine", "near"]
 
@@ -97,6 +97,8 @@ class Twins:
 
     def gradients(self, x: Tensor) -> None:
         weights = torch.linspace(0.5, 2.0, len(x))
+        tracked(self.model)
+        tracked(self.exact)
         with engine(self.device):
             log_prob = self.model.log_prob(self.on(x))
             (log_prob * self.on(weights)).sum().backward()

@@ -11,6 +11,7 @@ import einet
 from einet.engine import autograd
 from einet.kernels import dispatch
 from tests.kernels.triton.leaf_check import interpreted
+from tests.oracle import tracked
 
 pytestmark = [interpreted, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 NAN = float("nan")
@@ -21,7 +22,7 @@ def pair() -> tuple[einet.Einet, einet.Einet, torch.Tensor]:
     model = einet.Einet(graph, einet.Gaussian(), 3, num_classes=2)
     x = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
     x[2, 3] = NAN
-    model.initialize(x)
+    tracked(model.initialize(x))
     return model, copy.deepcopy(model).double(), x
 
 

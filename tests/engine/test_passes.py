@@ -16,7 +16,7 @@ import einet
 from einet.data import as_batch
 from einet.kernels import dispatch
 from tests.kernels.triton.leaf_check import DEVICES
-from tests.oracle import random_rows
+from tests.oracle import random_rows, tracked
 from tests.structures.strategies import region_graphs
 from tests.twins import Twins, engine, near
 
@@ -127,7 +127,7 @@ def test_gradients_can_be_asked_for_again(device: str) -> None:
     """A backward pass writes over flows; it must leave values as they are."""
     twins = Twins(GRAPHS["grid"](), einet.Gaussian(), 3, device)
     with engine(device):
-        loss = twins.model.log_prob(twins.on(twins.rows(5))).sum()
+        loss = tracked(twins.model).log_prob(twins.on(twins.rows(5))).sum()
     parameters = list(twins.model.parameters())
     first = torch.autograd.grad(loss, parameters, retain_graph=True)
     second = torch.autograd.grad(loss, parameters)

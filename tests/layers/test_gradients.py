@@ -13,7 +13,7 @@ import einet
 from einet import RegionGraph
 from einet.kernels.nodes import scaled
 from einet.layers import LeafBlock
-from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows
+from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows, tracked
 from tests.structures.strategies import region_graphs
 
 FAMILIES = DISCRETE | CONTINUOUS
@@ -137,7 +137,7 @@ def test_autodiff_gives_expected_statistics(
     expected = Oracle(model).statistics(x, labels)
 
     found = model.e_step(x, labels=labels)
-    likelihood = model.log_likelihood(x, labels=labels)
+    likelihood = tracked(model).log_likelihood(x, labels=labels)
     close(found.log_likelihood, likelihood.sum())
     close(found.rows, 4.0)
     close(found.classes, expected.classes)
@@ -189,7 +189,7 @@ def test_gradients_of_theta_and_A_are_sums_over_rows(monkeypatch):
         for block in model.leaf.leaf_blocks
         for tensor in block.natural()
     )
-    with_natural(monkeypatch, model, natural)
+    with_natural(monkeypatch, tracked(model), natural)
     gradients = torch.autograd.grad(model.log_prob(x).sum(), natural)
     for theta, A, statistic in zip(gradients[::2], gradients[1::2], statistics.leaves, strict=True):
         close(theta, statistic.weighted)

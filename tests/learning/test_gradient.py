@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from einet import Bernoulli, Categorical, Einet, Gaussian, Gradient, random_trees, unconstrained
 from einet.kernels.update import RELATIVE_FLOOR
+from einet.layers.parameter import CanonicalParameter
 from tests.families.cases import CASES, Case
 
 GRAPH = random_trees(4, depth=2, replicas=2, seed=1)
@@ -56,7 +57,7 @@ class TestEveryFamily:
                 torch.testing.assert_close(model.log_prob(x), before, rtol=rtol, atol=atol)
         torch.testing.assert_close(model.log_prob(x).detach(), before, rtol=rtol, atol=atol)
         assert list(copied(model)) == names
-        assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in model.parameters())
+        assert all(type(p) is CanonicalParameter for p in model.parameters())
 
     @pytest.mark.parametrize(
         "learner",

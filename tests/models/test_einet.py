@@ -22,6 +22,7 @@ from tests.oracle import (
     close,
     random_model,
     random_rows,
+    tracked,
 )
 
 FAMILIES = DISCRETE | CONTINUOUS
@@ -355,7 +356,7 @@ def test_inference_mode(name: str):
         statistics = model.e_step(x)
         model.given(x).sample(2)
     model.m_step(statistics)
-    model.log_prob(x).sum().backward()
+    tracked(model).log_prob(x).sum().backward()
 
 
 def test_threads():

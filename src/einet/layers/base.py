@@ -93,7 +93,7 @@ class SumLayer(nn.Module, ABC):
     ``"body"`` or ``"top"`` (see :class:`Values`), at ``start`` and following.
     """
 
-    weight: nn.Parameter
+    weight: Tensor
     source: str
     target: str
     start: int

@@ -15,6 +15,7 @@ from einet.families import ExponentialFamily
 from einet.kernels.memory import NodeRows, block_bytes, spacing
 from einet.kernels.torch.leaf import Evidence, FusedEvidence
 from einet.layers.base import copies
+from einet.layers.parameter import CanonicalParameter
 
 if TYPE_CHECKING:
     from einet.kernels.triton.leaf import Pairs
@@ -152,7 +153,7 @@ class LeafBlock(nn.Module):
         self.register_buffer("leaves", torch.tensor(list(leaves)))
         self.register_buffer("columns", torch.tensor([list(row) for row in columns]))
         size = (num_entries, self.columns.numel(), group.family.num_parameters)
-        self.stored = nn.Parameter(torch.empty(size))
+        self.stored = CanonicalParameter(torch.empty(size))
 
     def repeated(self, times: int, group: FamilyGroup) -> LeafBlock:
         """The leaves of as many copies, whose variables make up another group."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
+from einet.layers.parameter import canonicalize, moving
 from einet.models.record import write_model
 from einet.structures import RegionGraph
 
@@ -93,6 +94,26 @@ class Model(Distribution):
     def num_parameters(self) -> int:
         """How many numbers the model keeps as parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    # Torch puts plain parameters in the place of canonical ones here and there: in pickles, where
+    # a state is assigned, and on devices that no parameter can be moved to in place.
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Model:
+        with moving():
+            super()._apply(fn, recurse)
+        canonicalize(self)
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        canonicalize(self)
+
+    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
+        result = super().load_state_dict(*arguments, **options)
+        canonicalize(self)
+        return result
+
+    load_state_dict.__doc__ = nn.Module.load_state_dict.__doc__
 
     @abstractmethod
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parametrize
 
 from einet._checks import as_int
@@ -25,6 +25,7 @@ from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_families, check_sums, steep_leaves
+from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
@@ -108,7 +109,7 @@ class Einet(EinetDistribution, Model):
         self.precision = precision
         uniform = torch.full((num_classes,), -math.log(num_classes), dtype=dtype)
         if num_classes > 1:
-            self.log_class_prior = nn.Parameter(uniform)
+            self.log_class_prior = CanonicalParameter(uniform)
         else:
             self.register_buffer("log_class_prior", uniform)
         self.initialized = False

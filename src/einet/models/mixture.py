@@ -16,6 +16,7 @@ from einet.engine.statistics import MixtureStatistics, Statistics
 from einet.families.simplex import floored_simplex
 from einet.inference.mixture import MixtureDistribution
 from einet.kernels.update import RELATIVE_FLOOR
+from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
@@ -68,7 +69,8 @@ class Mixture(MixtureDistribution, Model):
         if not bool(given.sum() > 0):
             raise ValueError("weights must not all be 0")
         logs = (given.double() / given.double().sum()).log()
-        self.log_weights = nn.Parameter(logs.to(self.models[0].dtype).to(self.models[0].device))
+        logs = logs.to(self.models[0].dtype).to(self.models[0].device)
+        self.log_weights = CanonicalParameter(logs)
 
     @property
     def models(self) -> list[Model]:

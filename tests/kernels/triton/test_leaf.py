@@ -20,6 +20,7 @@ from tests.kernels.triton.leaf_check import (
     interpreted,
     normal_rows,
 )
+from tests.oracle import tracked
 
 # numpy, in which kernels are interpreted, warns where a GPU computes inf or NaN without a word.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -223,6 +224,8 @@ class TestLayer:
         both = Both(graph_of(3, 1, 4), family, 3, device, mixed_rows(40, 1))
         x = mixed_rows(11)
         weight = torch.rand(both.fused.leaf.num_nodes, 3, 11)
+        tracked(both.fused)
+        tracked(both.exact)
         with dispatch.backend("triton"):
             v, _ = both.fused.leaf(x.to(device), ~x.isnan().to(device))
             (v * weight.to(device)).sum().backward()

@@ -24,6 +24,7 @@ from tests.kernels.triton.leaf_check import (
     interpreted,
     normal_rows,
 )
+from tests.oracle import tracked
 
 # numpy, in which kernels are interpreted, warns where a GPU computes inf or NaN without a word.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -186,6 +187,8 @@ class TestValues:
         both = spread(Both(graph_of(3, 2), einet.Bernoulli(), 3, device), 0.2, 0.7, 0.95, 0.01)
         x = binary_rows(11, 5)
         weight = torch.rand(4, 3, 11)
+        tracked(both.fused)
+        tracked(both.exact)
         with dispatch.backend("triton"):
             v, _ = both.fused.leaf(x.to(device), ~x.isnan().to(device))
             (v * weight.to(device)).sum().backward()
