@@ -67,8 +67,8 @@ class Twins:
 
     def densities(self, x: Tensor, **labels: Any) -> Tensor:
         with engine(self.device), torch.no_grad():
-            found = self.model.log_likelihood(self.on(x), **labels).double().cpu()
-        exact = self.exact.log_likelihood(x, **labels).detach()
+            found = self.model.log_prob(self.on(x), **labels).double().cpu()
+        exact = self.exact.log_prob(x, **labels).detach()
         error = 1e-5 * exact.abs().clamp(min=self.model.num_variables, max=1e300)
         same = (found == exact) | ((found - exact).abs() <= error)
         assert same.all(), f"{found} is not {exact}"

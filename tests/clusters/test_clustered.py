@@ -269,7 +269,7 @@ class TestGPU:
         assert not any(part in replay._of_models for part in model.einets)
         kept = replay._of_models[_stand_ins[model].model]._kept
         # Full batches, perhaps halves of them too, and densities.
-        assert {key[0] for key in kept} == {"log_likelihood", "step"}
+        assert {key[0] for key in kept} == {"log_prob", "step"}
         assert len(kept) <= 3
         assert all(recording._graph is not None for recording in kept.values())
 

@@ -234,9 +234,9 @@ def test_log_likelihoods_in_one_launch(device: str) -> None:
     x, labels = twins.rows(5), torch.tensor([0, -1, 2, -1, 1])
     batch = as_batch(twins.on(x), 6, labels=twins.on(labels), num_classes=3)
     with engine(device):
-        found = twins.model.row_log_likelihood(batch)
+        found = twins.model.piece_log_prob(batch)
     assert found.dtype == torch.float64
-    near(found.cpu(), twins.exact.log_likelihood(x, labels=labels).detach(), 1e-5)
+    near(found.cpu(), twins.exact.log_prob(x, labels=labels).detach(), 1e-5)
 
 
 @on_devices

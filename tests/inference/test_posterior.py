@@ -92,7 +92,7 @@ def test_gradients_of_impossible_rows_are_zero():
     x[1, 0] = 17
     for labels in (None, [-1, 1, -1]):
         model.zero_grad()
-        model.log_likelihood(x[:3], labels=labels).sum().backward()
+        model.log_prob(x[:3], labels=labels).sum().backward()
         for parameter, gradient in zip(model.parameters(), expected, strict=True):
             close(parameter.grad, gradient)
 

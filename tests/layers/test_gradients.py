@@ -137,7 +137,7 @@ def test_autodiff_gives_expected_statistics(
     expected = Oracle(model).statistics(x, labels)
 
     found = model.e_step(x, labels=labels)
-    likelihood = tracked(model).log_likelihood(x, labels=labels)
+    likelihood = tracked(model).log_prob(x, labels=labels)
     close(found.log_likelihood, likelihood.sum())
     close(found.rows, 4.0)
     close(found.classes, expected.classes)
@@ -174,8 +174,8 @@ def test_leaf_posteriors_by_finite_differences(graph: RegionGraph, sums: str):
         change = torch.ones_like(v)
         change[leaf, k] = np.exp(step)
         with torch.no_grad():
-            slope = (model.propagate(v * change, m) - model.propagate(v / change, m)) / (2 * step)
-        close(p[leaf, k], slope[:, 0], atol=1e-8)
+            slope = (model.circuit(v * change, m) - model.circuit(v / change, m)) / (2 * step)
+        close(p[leaf, k], slope[0], atol=1e-8)
 
 
 def test_gradients_of_theta_and_A_are_sums_over_rows(monkeypatch):

@@ -166,7 +166,7 @@ def test_em_increases_the_likelihood(graph: RegionGraph):
     # The same by way of statistics, in one step from the same place.
     other = random_model(graph, einet.Categorical(3), 3, sums="linear", num_classes=2)
     other.m_step(other.e_step(x))
-    close(other.log_likelihood(x).mean(), found[1])
+    close(other.log_prob(x).mean(), found[1])
 
 
 def test_by_gradient():

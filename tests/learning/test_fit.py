@@ -384,7 +384,7 @@ class TestRows:
             progress=False,
         )  # fmt: skip
         assert (model.class_posterior(x).argmax(1) == kind).all()
-        expected = model.log_likelihood(x[:10], labels=kind[:10]).mean().item()
+        expected = model.log_prob(x[:10], labels=kind[:10]).mean().item()
         assert max(history.valid) == pytest.approx(expected, rel=1e-5)
 
     @pytest.mark.parametrize("learner", LEARNERS)

@@ -12,6 +12,7 @@ from torch import Tensor
 from einet.clusters.stand_in import StandIn
 from einet.data.rows import Rows
 from einet.data.source import Source
+from einet.engine.root import share_out
 from einet.learning.checkpoint import Checkpoint, floating_state
 from einet.learning.console import Bar, Interrupt
 from einet.learning.epoch import Run, generator_of
@@ -127,7 +128,7 @@ class Refinement:
     def _score(self, valid: Source) -> float:
         total = torch.zeros((), dtype=torch.float64, device=self.model.device)
         for part in valid.parts():
-            total += torch.logsumexp(self.model.component_log_prob(part), 0).sum()
+            total += self.model.batch_log_prob(part).sum()
         return float(total) / len(valid)
 
     def _epoch(self, epoch: int, interrupt: Interrupt) -> float | None:
@@ -152,11 +153,8 @@ class Refinement:
         found: list[tuple[Tensor, Tensor, Tensor]] = []
         start = 0
         for part in self.source.parts():
-            joint = self.model.component_log_prob(part)
-            log_likelihood = torch.logsumexp(joint, 0)
-            possible = log_likelihood > -torch.inf
-            share = torch.where(possible, joint - log_likelihood, -torch.inf).exp()
-            total += log_likelihood.sum()
+            log_prob, share, _ = share_out(self.model.component_log_prob(part))
+            total += log_prob.sum()
             counts += share.sum(1)
             component, row = (share > _LEAST_SHARE).nonzero(as_tuple=True)
             found.append((component, row + start, share[component, row]))

@@ -6,7 +6,6 @@ import copy
 import threading
 
 import torch
-from torch import Tensor
 
 from einet.models.einet import Einet
 
@@ -63,12 +62,5 @@ def twin(model: Einet) -> Einet:
 @torch.no_grad()
 def copy_parameters(source: Einet, target: Einet) -> None:
     """Give one model all numbers of another of its structure, in place."""
-    for mine, theirs in zip(_tensors(target), _tensors(source), strict=True):
-        mine.copy_(theirs)
-
-
-def _tensors(model: Einet) -> list[Tensor]:
-    """All numbers of a model; its indices follow from its structure."""
-    stored = [block.stored for block in model.leaf.leaf_blocks]
-    hyper = [value for group in model.leaf.family_groups for value in group.raw_hyper.values()]
-    return [*stored, *hyper, *model.circuit.weights, model.log_class_prior]
+    for (mine, name), (theirs, _) in zip(target.places(), source.places(), strict=True):
+        mine[name].copy_(theirs[name])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from einet.data.batch import Batch
 from einet.engine.m_step import check_canonical, m_step, update_classes
 from einet.engine.pseudo_counts import PseudoCounts
-from einet.engine.root import class_posterior, mask_classes
+from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
 from einet.engine.values import EinetValues, Expectation
 from einet.families import ExponentialFamily
@@ -25,13 +26,17 @@ from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer
 from einet.structures import RegionGraph
 
-__all__ = ["Layers", "Passes"]
+__all__ = ["Layers", "Passes", "Place"]
 
 # Values of one piece of a large batch are kept below this, where no gradients are asked for. A
 # training step in one piece is faster, so that on a GPU it depends on its memory; the most is what
 # kernels can number by 32 bits.
 _CPU_PIECE_BYTES = 256 << 20
 _GPU_PIECE_BYTES, _GPU_PIECES = (1 << 30, 1 << 32), 16
+
+
+#: Where a tensor of a module is kept: a dictionary of the module's, and the name in it.
+Place: TypeAlias = tuple[dict[str, Any], str]
 
 
 class Layers(nn.Module, ABC):
@@ -58,6 +63,34 @@ class Layers(nn.Module, ABC):
     def is_fused(self) -> bool:
         """Whether the fused kernels serve this model."""
         return self.circuit.fits_kernels and fused(self.log_class_prior)
+
+    def parameter_places(self) -> list[Place]:
+        """Where each parameter is kept.
+
+        Inside :func:`einet.unconstrained` there is no tensor of that name in the dictionary:
+        parameters are computed from others then.
+        """
+        places: list[Place]
+        places = [(block._parameters, "stored") for block in self.leaf.leaf_blocks]
+        places += [(layer._parameters, "weight") for layer in self.circuit.sum_layers]
+        is_buffer = self.num_classes == 1
+        places.append((self._buffers if is_buffer else self._parameters, "log_class_prior"))
+        return places
+
+    def places(self) -> list[Place]:
+        """Where all numbers of a model are kept; its other tensors follow from its structure."""
+        groups = self.leaf.family_groups
+        hyper = [(group._buffers, name) for group in groups for name in group.raw_hyper]
+        return [*self.parameter_places(), *hyper]
+
+    def is_tracked(self, batch: Batch) -> bool:
+        """Whether gradients are asked for, in the parameters or in the rows."""
+        if not torch.is_grad_enabled():
+            return False
+        if batch.x.requires_grad:
+            return True
+        parameters = (place.get(name) for place, name in self.parameter_places())
+        return any(p is None or p.requires_grad for p in parameters)
 
     def _is_replayed(self, batch: Batch) -> bool:
         """Whether a call with these rows is recorded and replayed."""
@@ -115,13 +148,27 @@ class Passes(Layers):
         values = self._fill(batch, maximise)
         return values, self.circuit.root_of(values)
 
-    @torch.no_grad()
-    def row_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
-        """log p(x), or log p(x, c) of labelled rows, by the fused kernels (float64)."""
-        from einet.kernels.triton import root as triton
+    def class_roots(self, batch: Batch) -> Float[Tensor, "classes batch"]:
+        """log p(x | c) of every class (float64), with gradients where those are asked for."""
+        if self.is_tracked(batch) and len(batch):
+            return self.circuit(*self.leaf(batch.x, batch.observed))
+        parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
+        nothing = self.log_class_prior.new_empty(self.num_classes, 0, dtype=torch.float64)
+        return torch.cat(parts, 1) if parts else nothing
 
+    def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """log p(x), or log p(x, c) of labelled rows (float64); gradients as in class_roots."""
+        if self.is_tracked(batch) or not len(batch):
+            return log_sum(join(self.class_roots(batch), self.log_class_prior, batch.labels))
+        return torch.cat([self.piece_log_prob(batch[rows]) for rows in self.pieces(len(batch))])
+
+    @torch.no_grad()
+    def piece_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """The same of a batch that needs no cutting; no gradients."""
         values = self._fill(batch)
-        return triton.finish(values.top[-1:], self.log_class_prior, batch.labels, None, None)[0]
+        if values.fused:
+            return fused_log_prob(values.top[-1:], self.log_class_prior, batch)[0]
+        return log_sum(join(self.circuit.root_of(values), self.log_class_prior, batch.labels))
 
     @torch.no_grad()
     def downward(
@@ -169,25 +216,16 @@ class Passes(Layers):
         values = self._fill(batch)
         weights = self.circuit.weights
         if values.fused:
-            from einet.kernels.triton import root as triton
-
             self.circuit.forget_scales(values)
             flow = self.circuit.empty_flow(values)
-            root, prior = values.top[-1:], self.log_class_prior
-            top = flow["top"][-1]
-            _, sums = triton.finish(root, prior, batch.labels, batch.weights, top)
+            root, top = values.top[-1:], flow["top"][-1]
+            _, sums = fused_log_prob(root, self.log_class_prior, batch, top)
             into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)
             return Expectation(values.evidence, into_leaves, sums)
-        joint = self.circuit.root_of(values) + self.log_class_prior.double().unsqueeze(-1)
-        if batch.labels is not None:
-            joint = mask_classes(joint, batch.labels)
-        log_likelihood = torch.logsumexp(joint, 0)
-        seed = class_posterior(joint, None)
-        ones = torch.ones_like(log_likelihood)
-        row_weight = ones if batch.weights is None else batch.weights
-        seed *= row_weight
+        joint = join(self.circuit.root_of(values), self.log_class_prior, batch.labels)
+        log_prob, seed, row_weights = share_out(joint, batch.weights)
         into_leaves = self.circuit.backpropagate_(weights, values, seed, of_weights)
-        rows = row_sums(log_likelihood, row_weight)
+        rows = row_sums(log_prob, row_weights)
         return Expectation(values.evidence, into_leaves, torch.cat([rows, seed.sum(1)]))
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from einet.engine.passes import Passes
+from einet.engine.root import join, log_sum
 from einet.inference.distribution import Distribution
 from einet.kernels.memory import block_bytes
 from einet.kernels.nodes import scaled
@@ -63,20 +64,21 @@ def bin_log_prob(
             f"bins must lie between 0 and {count - 1}, got {int(bins.min())} to {int(bins.max())}"
         )
     bins, edges = bins.to(model.device), edges.double().to(model.device)
-    total = torch.full((len(bins),), -torch.inf, dtype=torch.float64, device=model.device)
-    for log_weight, einet in model.weighted_einets():
-        if log_weight > -torch.inf:
-            total = torch.logaddexp(total, _log_prob(einet, bins, edges) + log_weight)
-    return total
+    log_weights, einets = zip(*model.weighted_einets(), strict=True)
+    impossible = bins.new_full((len(bins),), -torch.inf, dtype=torch.float64)
+    parts = [
+        _log_prob(einet, bins, edges) if log_weight > -torch.inf else impossible
+        for log_weight, einet in zip(log_weights, einets, strict=True)
+    ]
+    return log_sum(join(torch.stack(parts), torch.stack(log_weights)))
 
 
 def _log_prob(model: Passes, bins: Tensor, edges: Tensor) -> Tensor:
-    prior = model.log_class_prior.double().unsqueeze(-1)
     tables = _Tables(model, edges)
     parts = []
     for rows in model.pieces(len(bins)):
         v, m = scaled(_leaf_values(model, bins[rows], tables), model.dtype)
-        parts.append(torch.logsumexp(model.circuit(v, m) + prior, 0))
+        parts.append(log_sum(join(model.circuit(v, m), model.log_class_prior)))
     return torch.cat(parts) if parts else edges.new_empty(0)
 
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet.data.batch import Batch
 from einet.engine.passes import Passes
 from einet.inference.sampling import Leaves
 
@@ -28,17 +29,25 @@ class Distribution(nn.Module, ABC):
     num_variables: int
 
     @abstractmethod
-    def log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
+    def log_prob(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
         """Log density of each row, missing cells integrated out exactly.
 
         Args:
             x: ``[batch, variables]``: a tensor, array, data frame or nested list. NaN is missing.
-                A :class:`~einet.data.Batch` that was checked before is taken as it is.
+                A :class:`~einet.data.Batch` that was checked before is taken as it is, with its
+                labels.
             observed: A mask of the same shape, True where a cell is known (for integer data).
+            labels: The class of each row where it is known, −1 where not.
 
-        With classes this is log Σ_c π_c p(x | c). A value outside a family's support has density 0
-        (−∞).
+        With classes this is log Σ_c π_c p(x | c), or log π_c p(x | c) where the class is known. A
+        value outside a family's support has density 0 (−∞).
         """
+
+    @abstractmethod
+    def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """The same for a batch that has been checked and lies beside the model (float64)."""
 
     @abstractmethod
     def given(self, x: Any, observed: Any = None) -> Posterior:

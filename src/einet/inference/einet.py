@@ -12,7 +12,7 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
-from einet.engine.root import class_posterior, mask_classes
+from einet.engine.root import join, responsibilities
 from einet.inference import moments
 from einet.inference.distribution import Distribution
 from einet.inference.posterior import Posterior
@@ -60,27 +60,18 @@ class EinetPosterior(Posterior):
 
     model: EinetDistribution
 
-    @torch.no_grad()
-    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        pieces = [batch[rows] for rows in self.model.pieces(len(batch))]
-        parts = [
-            torch.logsumexp(self._joint(self.model.upward(piece)[1], piece), 0) for piece in pieces
-        ]
-        return torch.cat(parts) if parts else self.model.log_class_prior.new_empty(0)
-
     def _joint(
         self, root: Float[Tensor, "classes batch"], batch: Batch
     ) -> Float[Tensor, "classes batch"]:
         """log p(c, x) of every class that the labels admit."""
-        joint = root + self.model.log_class_prior.double().unsqueeze(-1)
-        return joint if batch.labels is None else mask_classes(joint, batch.labels)
+        return join(root, self.model.log_class_prior, batch.labels)
 
     @torch.no_grad()
     def _flow(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """p_L of every leaf entry for some rows of the evidence."""
         piece = self.evidence[rows]
         values, root = self.model.upward(piece)
-        return self.model.downward(values, class_posterior(self._joint(root, piece), None))
+        return self.model.downward(values, responsibilities(self._joint(root, piece)))
 
     # -- expectations --------------------------------------------------------------------------
 
@@ -144,7 +135,7 @@ class EinetPosterior(Posterior):
             piece = self.evidence[rows]
             known = piece.observed is None or bool(piece.observed.any())
             values, root = self.model.upward(piece)
-            classes = class_posterior(self._joint(root, piece), None).T
+            classes = responsibilities(self._joint(root, piece)).T
             step = max(1, _CELLS_AT_ONCE // (len(piece) * self.model.num_variables))
             for start in range(0, n, step):
                 count = min(step, n - start)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
+from einet.engine.root import log_sum, responsibilities
 from einet.inference.distribution import Distribution
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import Leaves, as_generator, draw
@@ -62,17 +63,13 @@ class MixturePosterior(Posterior):
 
     @cached_property
     def _log_evidence(self) -> Float[Tensor, " batch"]:
-        return torch.logsumexp(self._joint, 0)
-
-    @torch.no_grad()
-    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        return torch.logsumexp(self.model.component_log_prob(batch), 0)
+        return log_sum(self._joint)
 
     @cached_property
     def responsibilities(self) -> Float[Tensor, "components batch"]:
         """p(m | e) of every component."""
         self.check_possible()
-        return self._joint.softmax(0)
+        return responsibilities(self._joint)
 
     def _parts(self) -> list[tuple[Tensor, Posterior, Tensor]]:
         """The rows each component can explain, its posterior there, and its share of them."""

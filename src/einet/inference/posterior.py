@@ -40,13 +40,10 @@ class Posterior(ABC):
         return self._log_evidence.to(self.model.dtype)
 
     @cached_property
+    @torch.no_grad()
     def _log_evidence(self) -> Float[Tensor, " batch"]:
         # In float64: differences of log densities would lose most of their digits in float32.
-        return self.log_joint(self.evidence).double()
-
-    @abstractmethod
-    def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
-        """log p(x) of rows of data, jointly with their class labels where there are any."""
+        return self.model.batch_log_prob(self.evidence)
 
     @abstractmethod
     def sample(
@@ -109,7 +106,8 @@ class Posterior(ABC):
         values = torch.where(evidence.mask, evidence.x.double(), query.x.double())
         contradiction = (both & ~_same(query, evidence)).any(1)
         both_known = replace(evidence, x=values, observed=query.mask | evidence.mask)
-        joint = self.log_joint(both_known).double()
+        with torch.no_grad():
+            joint = self.model.batch_log_prob(both_known)
         impossible = contradiction | (log_evidence == -torch.inf)
         answer = torch.where(impossible, -torch.inf, joint - log_evidence)
         return answer.to(self.model.dtype)

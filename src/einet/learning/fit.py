@@ -260,7 +260,7 @@ class _Loop:
         total = torch.zeros((), dtype=torch.float64, device=self.model.device)
         size = max(self.batch_size, _LEAST_VALID_BATCH)
         for part in valid.batches(size):
-            total += self.model.log_likelihood(part).double().sum()
+            total += self.model.log_prob(part).double().sum()
             if self.interrupt.requested:
                 break
         score = self._sound(total / len(valid))

@@ -186,7 +186,7 @@ class Gradient(Learner):
         def loss() -> Any:
             optimizer.zero_grad(set_to_none=True)
             with torch.enable_grad(), parametrize.cached():
-                log_prob = model.log_likelihood(batch)
+                log_prob = model.log_prob(batch)
                 if batch.weights is None:
                     mean = log_prob.mean()
                 else:

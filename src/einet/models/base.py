@@ -29,17 +29,6 @@ class Model(Distribution):
     #: Whether the leaves have been set from data; :func:`einet.fit` does so otherwise.
     initialized: bool
 
-    def log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
-        return self.log_likelihood(x.cells if isinstance(x, Batch) else x, observed)
-
-    log_prob.__doc__ = Distribution.log_prob.__doc__
-
-    @abstractmethod
-    def log_likelihood(
-        self, x: Any, observed: Any = None, *, labels: Any = None
-    ) -> Float[Tensor, " batch"]:
-        """What learning maximises: the log density, jointly with class labels where given."""
-
     @abstractmethod
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Model:
         """Set leaves from data, as a start for learning."""

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from einet.data.batch import Batch, as_batch, as_weights
 from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
 from einet.families.simplex import floored_simplex
+from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers.parameter import CanonicalParameter
@@ -85,25 +87,27 @@ class Mixture(MixtureDistribution, Model):
     def dtype(self) -> torch.dtype:
         return self.models[0].dtype
 
-    def log_likelihood(
+    def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        batch = self.as_batch(x, observed, labels=labels)
-        return torch.logsumexp(self.component_log_prob(batch), 0).to(self.dtype)
+        return self.batch_log_prob(self.as_batch(x, observed, labels=labels)).to(self.dtype)
+
+    log_prob.__doc__ = Distribution.log_prob.__doc__
+
+    def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        return log_sum(self.component_log_prob(batch))
 
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
         """log w_m p_m(x) of every component (float64)."""
-        logs = [model.log_prob(batch).double() for model in self.models]
-        return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
+        logs = [model.log_prob(batch) for model in self.models]
+        return join(torch.stack(logs), self.log_weights)
 
     def responsibilities(self, x: Any, observed: Any = None) -> Float[Tensor, "batch components"]:
         """The posterior probability of each component; the weights where p(x) = 0."""
         batch = self.as_batch(x, observed)
         with torch.no_grad():
             joint = self.component_log_prob(batch)
-        instead = self.log_weights.detach().double().unsqueeze(-1)
-        joint = torch.where(joint.amax(0) > -torch.inf, joint, instead)
-        return joint.softmax(0).T.to(self.dtype)
+            return responsibilities(joint, self.log_weights.double()).T.to(self.dtype)
 
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Mixture:
         """Set the leaves of every component from data, each with a seed of its own."""
@@ -128,22 +132,18 @@ class Mixture(MixtureDistribution, Model):
         """Expected statistics; a component counts each row by its responsibility for it."""
         batch = self.as_batch(x, observed, labels=labels, weights=weights)
         joint = self.component_log_prob(batch)
-        log_likelihood = torch.logsumexp(joint, 0)
-        ones = torch.ones_like(log_likelihood)
-        row_weight = ones if batch.weights is None else batch.weights
-        share = torch.where(log_likelihood > -torch.inf, joint - log_likelihood, -torch.inf).exp()
-        share = share * row_weight
+        log_prob, share, row_weights = share_out(joint, batch.weights)
         old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
         parts: list[Statistics] = [
             model.e_step(replace(batch, weights=part), into=statistic)
             for model, part, statistic in zip(self.models, share, old, strict=True)
         ]
         if not isinstance(into, MixtureStatistics):
-            zero = log_likelihood.new_zeros(3)
+            zero = log_prob.new_zeros(3)
             counts = share.new_zeros(len(self.models))
             into = MixtureStatistics(zero[0], zero[1], zero[2], parts, counts)
         into.counts += share.sum(1)
-        into.add_rows(log_likelihood, row_weight)
+        into.add_rows(log_prob, row_weights)
         return into
 
     @torch.no_grad()
