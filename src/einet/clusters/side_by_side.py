@@ -133,7 +133,7 @@ class SideBySide(Layers):
         self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
     ) -> Expectation:
         assert batch.weights is not None
-        values, weights = self._fill(batch), self.circuit.weights
+        values, weights = self.fill(batch), self.circuit.weights
         root = values.top.v[-self.count :, 0]
         log_prob = root.double().log() + values.top.m[-self.count :]
         counted = batch.weights.T

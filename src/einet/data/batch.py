@@ -94,6 +94,7 @@ def as_batch(
     device: torch.device | None = None,
     allow_empty: bool = True,
     scan: bool = True,
+    differentiable: bool = False,
 ) -> Batch:
     """Check data with what belongs to their rows, and find what is missing.
 
@@ -115,6 +116,7 @@ def as_batch(
         device: Where to move everything.
         allow_empty: Whether there may be no rows.
         scan: Whether to look for NaN at all; without, the caller does.
+        differentiable: Whether ``x`` keeps its graph, for gradients in it; a Batch always does.
 
     Example:
         >>> batch = as_batch([[0.5, float("nan")]], num_variables=2)
@@ -122,7 +124,7 @@ def as_batch(
         tensor([[ True, False]])
     """
     beside = {"observed": observed, "labels": labels, "weights": weights}
-    given = x.x if isinstance(x, Batch) else _as_tensor(x, name)
+    given = x.x if isinstance(x, Batch) else _as_tensor(x, name, differentiable)
     if given.ndim != 2 or given.shape[1] != num_variables:
         raise ValueError(
             f"{name} must have shape [rows, {num_variables}] (one column for each variable), "
@@ -199,11 +201,13 @@ def as_weights(weights: Any, rows: int, *, name: str = "weights") -> Float[Tenso
     return tensor
 
 
-def _as_tensor(value: Any, name: str) -> Tensor:
+def _as_tensor(value: Any, name: str, differentiable: bool = False) -> Tensor:
     if isinstance(value, Tensor):
         # torch can do next to nothing with the wider unsigned integers.
         wide = value.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        return value.long() if wide else value.detach()
+        if wide:
+            return value.long()
+        return value if differentiable else value.detach()
     try:
         array = np.asarray(value)
         if array.dtype == object:

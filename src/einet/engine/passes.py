@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from einet.data.batch import Batch
+from einet.engine import autograd
 from einet.engine.m_step import check_canonical, m_step, update_classes
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
@@ -84,7 +86,10 @@ class Layers(nn.Module, ABC):
         return [*self.parameter_places(), *hyper]
 
     def is_tracked(self, batch: Batch) -> bool:
-        """Whether gradients are asked for, in the parameters or in the rows."""
+        """Whether derivatives are asked for, in the parameters or in the rows."""
+        if forward_ad.unpack_dual(batch.x).tangent is not None:
+            # There are none in forward mode; autograd says so.
+            return True
         if not torch.is_grad_enabled():
             return False
         if batch.x.requires_grad:
@@ -102,15 +107,29 @@ class Layers(nn.Module, ABC):
     ) -> Float[Tensor, "*sums"]:
         """A step of stochastic EM from checked data; sums over the rows."""
 
-    def _fill(self, batch: Batch, maximise: bool = False) -> EinetValues:
-        """The values of every node."""
+    def fill(
+        self,
+        batch: Batch,
+        weights: list[Tensor] | None = None,
+        natural: list[tuple[Tensor, Tensor]] | None = None,
+        maximise: bool = False,
+    ) -> EinetValues:
+        """The values of every node; no gradients.
+
+        Args:
+            batch: The rows.
+            weights: Those of every layer; the model's own by default.
+            natural: θ and A of every block of leaves; the model's own by default.
+            maximise: Whether missing cells and sums are maximised rather than summed out.
+        """
         like = self.leaf.leaf_blocks[0].stored
         values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
         values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(values.evidence, v, m, maximise)
-        self.circuit.fill_(self.circuit.weights, values, maximise)
+        self.leaf.propagate_(values.evidence, v, m, maximise, natural)
+        weights = self.circuit.weights if weights is None else weights
+        self.circuit.fill_(weights, values, maximise)
         return values
 
 
@@ -145,13 +164,13 @@ class Passes(Layers):
     @torch.no_grad()
     def upward(self, batch: Batch, maximise: bool = False) -> tuple[EinetValues, Tensor]:
         """Values of every node and the roots' log values ``[classes, batch]``; no gradients."""
-        values = self._fill(batch, maximise)
+        values = self.fill(batch, maximise=maximise)
         return values, self.circuit.root_of(values)
 
     def class_roots(self, batch: Batch) -> Float[Tensor, "classes batch"]:
         """log p(x | c) of every class (float64), with gradients where those are asked for."""
         if self.is_tracked(batch) and len(batch):
-            return self.circuit(*self.leaf(batch.x, batch.observed))
+            return autograd.class_roots(self, batch)
         parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
         nothing = self.log_class_prior.new_empty(self.num_classes, 0, dtype=torch.float64)
         return torch.cat(parts, 1) if parts else nothing
@@ -165,7 +184,7 @@ class Passes(Layers):
     @torch.no_grad()
     def piece_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
         """The same of a batch that needs no cutting; no gradients."""
-        values = self._fill(batch)
+        values = self.fill(batch)
         if values.fused:
             return fused_log_prob(values.top[-1:], self.log_class_prior, batch)[0]
         return log_sum(join(self.circuit.root_of(values), self.log_class_prior, batch.labels))
@@ -213,7 +232,7 @@ class Passes(Layers):
         self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
     ) -> Expectation:
         """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
-        values = self._fill(batch)
+        values = self.fill(batch)
         weights = self.circuit.weights
         if values.fused:
             self.circuit.forget_scales(values)

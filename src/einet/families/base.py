@@ -52,6 +52,9 @@ class ExponentialFamily(ABC):
     #: Whether bounds keep the densities of a value, under any two members, within a factor that
     #: float32 can hold. Leaves that are not so may get sums of their own: see ``sums="linear"``.
     bounded: ClassVar[bool] = False
+    #: Whether values are counted rather than measured: their densities are probabilities, and have
+    #: no derivative in x.
+    discrete: ClassVar[bool] = False
 
     # -- the family itself ---------------------------------------------------------------------
 

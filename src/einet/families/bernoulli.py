@@ -39,6 +39,7 @@ class Bernoulli(ExponentialFamily):
 
     hyperparameters: ClassVar = ("min_probability",)
     kernel: ClassVar = "binary"
+    discrete: ClassVar = True
     support: ClassVar = "0 or 1"
     bounded: ClassVar = True
 

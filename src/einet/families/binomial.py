@@ -41,6 +41,7 @@ class Binomial(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("n", "min_probability")
+    discrete: ClassVar = True
     support: ClassVar = "integers from 0 to n"
 
     def __init__(

@@ -41,6 +41,7 @@ class Categorical(ExponentialFamily):
 
     hyperparameters: ClassVar = ("num_categories", "min_probability")
     kernel: ClassVar = "table"
+    discrete: ClassVar = True
     support: ClassVar = "integers from 0 to num_categories - 1"
     bounded: ClassVar = True
     #: Files of earlier releases do not say.

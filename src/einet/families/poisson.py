@@ -37,6 +37,7 @@ class Poisson(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("min_rate",)
+    discrete: ClassVar = True
     support: ClassVar = "integers from 0"
 
     def __init__(self, min_rate: Numbers = 1e-6) -> None:

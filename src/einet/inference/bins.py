@@ -78,7 +78,7 @@ def _log_prob(model: Passes, bins: Tensor, edges: Tensor) -> Tensor:
     parts = []
     for rows in model.pieces(len(bins)):
         v, m = scaled(_leaf_values(model, bins[rows], tables), model.dtype)
-        parts.append(log_sum(join(model.circuit(v, m), model.log_class_prior)))
+        parts.append(log_sum(join(model.circuit.root_from(v, m), model.log_class_prior)))
     return torch.cat(parts) if parts else edges.new_empty(0)
 
 

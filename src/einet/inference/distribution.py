@@ -43,6 +43,17 @@ class Distribution(nn.Module, ABC):
 
         With classes this is log Σ_c π_c p(x | c), or log π_c p(x | c) where the class is known. A
         value outside a family's support has density 0 (−∞).
+
+        It is differentiable once in ``x`` where that requires gradients (0 in missing cells and
+        discrete columns), and inside :func:`einet.unconstrained` in the parameters.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> x = torch.tensor([[0.5, float("nan")]], requires_grad=True)
+            >>> model.log_prob(x).sum().backward()
+            >>> x.grad.isfinite().all().item()
+            True
         """
 
     @abstractmethod

@@ -8,30 +8,10 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.kernels.memory import block_bytes, blocks
-from einet.layers import LeafBlock, LeafLayer
+from einet.layers import LeafLayer
+from einet.layers.expectation import expectation
 
-__all__ = ["expectation", "marginals", "mean_and_variance", "state_probabilities"]
-
-
-def expectation(
-    leaf: LeafLayer,
-    flow: Float[Tensor, "leaf_nodes K batch"],
-    of: dict[LeafBlock, Float[Tensor, "K pairs"]],
-) -> Float[Tensor, "variables batch"]:
-    """Σ p_L f over the leaf densities of each variable, for a number f of each density."""
-    total = flow.new_zeros(leaf.num_variables, flow.shape[-1], dtype=torch.float64)
-    for block in leaf.leaf_blocks:
-        n, s = block.columns.shape
-        K = block.stored.shape[0]
-        factors = of[block].view(K, n, s).permute(1, 2, 0)
-        variables = block.group.variables[block.columns]
-        parts, pieces = blocks(n, flow.shape[-1], (K + s) * 8, 8 * block_bytes(flow.device))
-        for piece in pieces:
-            for part in parts:
-                p = flow[block.leaves[part]][:, :, piece].double()
-                sums = torch.bmm(factors[part], p).flatten(0, 1)
-                total[:, piece].index_add_(0, variables[part].reshape(-1), sums)
-    return total
+__all__ = ["marginals", "mean_and_variance", "state_probabilities"]
 
 
 def mean_and_variance(

@@ -132,12 +132,13 @@ class LeafPrior:
 class LeafBlock(nn.Module):
     """Leaves with the same number of variables of one family: ``n`` leaves, ``s`` variables each.
 
-    ``parameters_[k, pair]`` belongs to pair ``leaf · s + position``; ``columns[leaf, position]`` is
+    ``stored[k, pair]`` belongs to pair ``leaf · s + position``; ``columns[leaf, position]`` is
     the variable, counted within the family's group.
     """
 
     leaves: Int[Tensor, " n"]
     columns: Int[Tensor, "n s"]
+    stored: Float[Tensor, "K pairs P"]
 
     def __init__(
         self,

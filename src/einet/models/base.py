@@ -29,6 +29,12 @@ class Model(Distribution):
     #: Whether the leaves have been set from data; :func:`einet.fit` does so otherwise.
     initialized: bool
 
+    def forward(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
+        """``model(x)`` is ``model.log_prob(x)``."""
+        return self.log_prob(x, observed, labels=labels)
+
     @abstractmethod
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Model:
         """Set leaves from data, as a start for learning."""

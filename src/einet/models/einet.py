@@ -140,7 +140,9 @@ class Einet(EinetDistribution, Model):
     def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        batch = self.as_batch(x, observed, labels=labels, scan=not self.is_fused)
+        batch = self.as_batch(
+            x, observed, labels=labels, scan=not self.is_fused, differentiable=True
+        )
         if not self.is_fused or not len(batch) or self.is_tracked(batch):
             return self.batch_log_prob(batch).to(self.dtype)
         pieces = self.pieces(len(batch))
@@ -152,11 +154,13 @@ class Einet(EinetDistribution, Model):
 
     def class_log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """log p(x | c) for every class."""
-        return self.class_roots(self.as_batch(x, observed)).T.to(self.dtype)
+        batch = self.as_batch(x, observed, differentiable=True)
+        return self.class_roots(batch).T.to(self.dtype)
 
     def class_posterior(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """p(c | x) for every class; the class prior where p(x) = 0."""
-        joint = join(self.class_roots(self.as_batch(x, observed)), self.log_class_prior)
+        batch = self.as_batch(x, observed, differentiable=True)
+        joint = join(self.class_roots(batch), self.log_class_prior)
         return responsibilities(joint, self.log_class_prior).T.to(self.dtype)
 
     # -- learning ------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ class Mixture(MixtureDistribution, Model):
     def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        return self.batch_log_prob(self.as_batch(x, observed, labels=labels)).to(self.dtype)
+        batch = self.as_batch(x, observed, labels=labels, differentiable=True)
+        return self.batch_log_prob(batch).to(self.dtype)
 
     log_prob.__doc__ = Distribution.log_prob.__doc__
 
@@ -176,11 +177,11 @@ class Mixture(MixtureDistribution, Model):
         return {"kind": "Mixture", "dtype": common_dtype(self), "components": components}
 
     def as_batch(
-        self, x: Any, observed: Any = None, *, labels: Any = None, weights: Any = None
+        self, x: Any, observed: Any = None, *, labels: Any = None, **options: Any
     ) -> Batch:
         """What a method was given, checked and on the model's device."""
         if labels is not None or (isinstance(x, Batch) and x.labels is not None):
             raise ValueError(
                 "labels are for models with classes (num_classes > 1), not for mixtures"
             )
-        return as_batch(x, self.num_variables, observed, weights=weights, device=self.device)
+        return as_batch(x, self.num_variables, observed, device=self.device, **options)
