@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 
 from einet.data.batch import Batch
 from einet.engine import autograd
-from einet.engine.m_step import check_canonical, m_step, update_classes
+from einet.engine.m_step import check_canonical, m_step, update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
@@ -225,7 +225,8 @@ class Passes(Layers):
         with Beside(self.log_class_prior) as beside:
             expected = self._expect(batch, Step(step_size, sums), beside)
             self.leaf.step_(expected.evidence, expected.flow, step_size, leaves)
-            update_classes(self, expected.sums[3:], step_size)
+            if self.num_classes > 1:
+                update_log_weights(self.log_class_prior, expected.sums[3:], step_size)
         return expected.sums
 
     def _expect(

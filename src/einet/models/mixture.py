@@ -11,22 +11,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet.data.batch import Batch, as_batch, as_weights
+from einet.engine.m_step import update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
-from einet.families.simplex import floored_simplex
 from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
-from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
 
 __all__ = ["Mixture"]
-
-# The floor is so low that the first round finds all weights below it, but for a share of 1e-6.
-_ROUNDS = 3
 
 
 class Mixture(MixtureDistribution, Model):
@@ -164,13 +160,7 @@ class Mixture(MixtureDistribution, Model):
         self, counts: Float[Tensor, " components"], step_size: float | Tensor = 1.0
     ) -> None:
         """The M-step of the weights, given how often each component was chosen."""
-        old = self.log_weights.double().exp()
-        # Looking whether more rounds are needed would wait for a GPU.
-        rounds = _ROUNDS if counts.is_cuda else None
-        target = floored_simplex(counts, RELATIVE_FLOOR / len(self.models), rounds)
-        size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
-        new = torch.lerp(old, target, size).log()
-        self.log_weights.data.copy_(torch.where(counts.sum() > 0, new, self.log_weights))
+        update_log_weights(self.log_weights, counts, step_size)
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         components = [model.describe(graphs) for model in self.models]
