@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
-__all__ = ["CanonicalParameter", "canonicalize", "moving", "release"]
+__all__ = ["CanonicalParameter", "canonicalize", "release"]
 
 _REFUSAL = (
     "canonical parameters take no gradients: they are probabilities and moments, and a gradient "
@@ -18,7 +16,8 @@ _REFUSAL = (
     "optimizer=einet.Gradient(torch.optim.Adam))"
 )
 
-_state = threading.local()
+# Frames that may lie between the question and an optimiser: checks of types, in tests.
+_MOST_FRAMES = 8
 
 
 class CanonicalParameter(nn.Parameter):
@@ -35,10 +34,9 @@ class CanonicalParameter(nn.Parameter):
 
     @property
     def is_leaf(self) -> bool:  # type: ignore[override]
-        # Modules ask as well, where a parameter cannot be moved in place.
-        if getattr(_state, "moving", False):
-            return True
-        raise RuntimeError(_REFUSAL)
+        if _asked_by_an_optimiser():
+            raise RuntimeError(_REFUSAL)
+        return True
 
     def requires_grad_(self, requires_grad: bool = True) -> CanonicalParameter:
         if requires_grad:
@@ -54,15 +52,16 @@ class CanonicalParameter(nn.Parameter):
         self.requires_grad_(value)
 
 
-@contextmanager
-def moving() -> Iterator[None]:
-    """Within this context canonical parameters let modules replace them."""
-    before = getattr(_state, "moving", False)
-    _state.moving = True
-    try:
-        yield
-    finally:
-        _state.moving = before
+def _asked_by_an_optimiser() -> bool:
+    """Whether ``Optimizer.add_param_group`` is asking; modules and torch.export ask as well."""
+    frame = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "add_param_group":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def canonicalize(model: nn.Module) -> None:

@@ -14,7 +14,7 @@ from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
-from einet.layers.parameter import canonicalize, moving
+from einet.layers.parameter import canonicalize
 from einet.models.record import write_model
 from einet.structures import RegionGraph
 
@@ -94,8 +94,7 @@ class Model(Distribution):
     # a state is assigned, and on devices that no parameter can be moved to in place.
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Model:
-        with moving():
-            super()._apply(fn, recurse)
+        super()._apply(fn, recurse)
         canonicalize(self)
         return self
 

@@ -20,6 +20,7 @@ from einet.engine.m_step import m_step
 from einet.engine.pseudo_counts import check_pseudo_counts
 from einet.engine.root import join, responsibilities
 from einet.engine.statistics import EinetStatistics
+from einet.engine.tracing import eagerly, is_traced
 from einet.families import FAMILIES, ExponentialFamily
 from einet.inference.distribution import Distribution
 from einet.inference.einet import EinetDistribution
@@ -140,6 +141,8 @@ class Einet(EinetDistribution, Model):
     def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
+        if is_traced():
+            return eagerly(self.log_prob, x, observed, labels=labels)
         batch = self.as_batch(
             x, observed, labels=labels, scan=not self.is_fused, differentiable=True
         )
@@ -154,11 +157,15 @@ class Einet(EinetDistribution, Model):
 
     def class_log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """log p(x | c) for every class."""
+        if is_traced():
+            return eagerly(self.class_log_prob, x, observed)
         batch = self.as_batch(x, observed, differentiable=True)
         return self.class_roots(batch).T.to(self.dtype)
 
     def class_posterior(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """p(c | x) for every class; the class prior where p(x) = 0."""
+        if is_traced():
+            return eagerly(self.class_posterior, x, observed)
         batch = self.as_batch(x, observed, differentiable=True)
         joint = join(self.class_roots(batch), self.log_class_prior)
         return responsibilities(joint, self.log_class_prior).T.to(self.dtype)

@@ -15,6 +15,7 @@ from einet.engine.m_step import update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
+from einet.engine.tracing import eagerly, is_traced
 from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
 from einet.layers.parameter import CanonicalParameter
@@ -86,6 +87,8 @@ class Mixture(MixtureDistribution, Model):
     def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
+        if is_traced():
+            return eagerly(self.log_prob, x, observed, labels=labels)
         batch = self.as_batch(x, observed, labels=labels, differentiable=True)
         return self.batch_log_prob(batch).to(self.dtype)
 
