@@ -16,7 +16,7 @@ import einet
 from einet import ClusteredEinet
 from einet.clusters.clustered import _stand_ins
 from einet.clusters.cohort import Pupil, Together
-from einet.data.batch import as_batch
+from einet.data.batch import Batch, as_batch
 from einet.data.rows import Rows
 from einet.data.source import Source
 from einet.engine import replay
@@ -222,9 +222,10 @@ def test_densities_through_the_stand_in(trained: ClusteredEinet, monkeypatch):
 
 
 def test_when_components_answer_themselves(trained: ClusteredEinet):
-    assert trained._plain()
+    batch = Batch(torch.zeros(1, trained.num_variables))
+    assert trained._plain(batch)
     model = copy.deepcopy(trained).to("meta")
-    assert model._plain()
+    assert model._plain(batch.to(model.device))
 
 
 @pytest.mark.gpu

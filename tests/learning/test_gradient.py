@@ -134,6 +134,15 @@ class TestGradient:
         for name, parameter in copied(model).items():
             torch.testing.assert_close(parameter, before[name])
 
+    def test_twice_is_refused(self, model: Einet, x: Tensor) -> None:
+        before = model.log_prob(x)
+        with unconstrained(model):
+            with pytest.raises(RuntimeError, match="already"), unconstrained(model):
+                raise AssertionError("a second one was let in")
+            torch.testing.assert_close(model.log_prob(x).detach(), before)
+        torch.testing.assert_close(model.log_prob(x), before)
+        assert all(type(p) is CanonicalParameter for p in model.parameters())
+
     def test_weights_of_rows(self, model: Einet, x: Tensor) -> None:
         other = Einet(GRAPH, Gaussian(), 3, dtype=torch.float64).initialize(x)
         learners = [Gradient(torch.optim.SGD, lr=0.1) for _ in range(2)]

@@ -49,9 +49,8 @@ def class_roots(
             "log_prob has no derivative in them; give x.detach()"
         )
     weights = model.circuit.weights if weights is None else weights
-    if natural is None and any(block.stored.requires_grad for block in model.leaf.leaf_blocks):
-        natural = [block.natural() for block in model.leaf.leaf_blocks]
-    flat = [] if natural is None else [tensor for pair in natural for tensor in pair]
+    natural = [block.natural() for block in model.leaf.leaf_blocks] if natural is None else natural
+    flat = [tensor for pair in natural for tensor in pair]
     call = _Call(model, len(weights))
     return _Roots.apply(call, batch.x, batch.observed, *weights, *flat)  # type: ignore[return-value]
 
@@ -65,10 +64,10 @@ class _Call:
     #: The values of all nodes, where the batch was in one piece.
     values: EinetValues | None = None
 
-    def split(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list | None]:
-        """Weights, and pairs of θ and A; None where the leaves have no gradients."""
+    def split(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
+        """Weights, and pairs of θ and A."""
         weights, flat = list(tensors[: self.num_weights]), tensors[self.num_weights :]
-        return weights, list(zip(flat[::2], flat[1::2], strict=True)) or None
+        return weights, list(zip(flat[::2], flat[1::2], strict=True))
 
     def fill(self, batch: Batch, tensors: Sequence[Tensor]) -> EinetValues:
         # The fused kernels find missing cells by themselves; by now others may be in use.
@@ -136,9 +135,7 @@ class _Gradients(torch.autograd.Function):
             if of_leaves is not None:
                 model.leaf.statistics(values.evidence, flow, of_leaves)
             if of_x is not None:
-                of_x[rows] = input_gradient(model.leaf, flow, piece.x, piece.observed, natural).to(
-                    of_x
-                )
+                of_x[rows] = input_gradient(model.leaf, flow, piece, natural).to(of_x)
         found = [of_x, None, *(of_weights or [None] * call.num_weights)]
         for statistic in of_leaves or []:
             found += [statistic.weighted, -statistic.total]

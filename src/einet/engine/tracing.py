@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.jit import is_tracing  # pyright: ignore[reportPrivateImportUsage]
 
 __all__ = ["eagerly", "is_traced"]
 
@@ -17,12 +18,12 @@ _REFUSAL = (
 
 def is_traced() -> bool:
     """Whether torch.compile, torch.export or torch.jit.trace are looking on."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or is_tracing()
 
 
 def eagerly(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Under torch.compile the result of a call that is left as it is; all others are refused."""
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if torch.compiler.is_exporting() or is_tracing():
         raise RuntimeError(_REFUSAL)
     # Imported only now: what it imports from torch takes a second.
     from einet.engine.uncompiled import call

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from einet.data.batch import Batch
 from einet.kernels.memory import block_bytes, blocks
 from einet.layers.leaf import LeafBlock, LeafLayer
 
@@ -42,9 +43,8 @@ def expectation(
 def input_gradient(
     leaf: LeafLayer,
     flow: Float[Tensor, "leaf_nodes K batch"],
-    x: Float[Tensor, "batch variables"],
-    observed: Bool[Tensor, "batch variables"] | None,
-    natural: Sequence[tuple[Tensor, Tensor]] | None = None,
+    batch: Batch,
+    natural: Sequence[tuple[Tensor, Tensor]],
 ) -> Float[Tensor, "batch variables"]:
     r"""The gradient of log p in the rows (float64), given p_L of every leaf density.
 
@@ -56,14 +56,14 @@ def input_gradient(
     Args:
         leaf: The leaves.
         flow: p_L, or any weights on log densities of leaves in place of them.
-        x, observed: The rows, and which cells are known; NaN is missing too.
-        natural: θ and A of every block; the leaves' own by default.
+        batch: The rows.
+        natural: θ and A of every block.
     """
-    if natural is None:
-        natural = [block.natural() for block in leaf.leaf_blocks]
+    x = batch.x
     by_block = dict(zip(leaf.leaf_blocks, natural, strict=True))
     total = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
-    known = ~x.isnan() if observed is None else observed & ~x.isnan()
+    # Rows for the fused kernels have not been looked through for missing cells.
+    known = batch.mask & ~x.isnan()
     for group in leaf.family_groups:
         if not group.family.discrete:
             here = group.variables

@@ -102,7 +102,10 @@ def unconstrained(model: Model) -> Iterator[Model]:
 
 def attach(model: Model) -> None:
     """Put unconstrained parameters behind the canonical ones."""
-    for module in list(model.modules()):
+    modules = list(model.modules())
+    if any(parametrize.is_parametrized(module) for module in modules):
+        raise RuntimeError("the model is inside einet.unconstrained already; leave it first")
+    for module in modules:
         if isinstance(module, SumLayer):
             _attach_one(module, "weight", _Simplex(module))
         elif isinstance(module, LeafBlock):
