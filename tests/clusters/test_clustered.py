@@ -207,7 +207,7 @@ def test_densities_through_the_stand_in(trained: ClusteredEinet, monkeypatch):
 
     def by_stand_in() -> Tensor:
         with monkeypatch.context() as patch, torch.no_grad():
-            patch.setattr(ClusteredEinet, "_plain", lambda self: False)
+            patch.setattr(ClusteredEinet, "_plain", lambda self, batch: False)
             return model.component_log_prob(batch)
 
     for _ in range(2):

@@ -62,5 +62,5 @@ def twin(model: Einet) -> Einet:
 @torch.no_grad()
 def copy_parameters(source: Einet, target: Einet) -> None:
     """Give one model all numbers of another of its structure, in place."""
-    for (mine, name), (theirs, _) in zip(target.places(), source.places(), strict=True):
-        mine[name].copy_(theirs[name])
+    for mine, theirs in zip(target.places(), source.places(), strict=True):
+        mine.value.copy_(theirs.value)

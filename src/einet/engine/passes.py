@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -37,8 +37,26 @@ _CPU_PIECE_BYTES = 256 << 20
 _GPU_PIECE_BYTES, _GPU_PIECES = (1 << 30, 1 << 32), 16
 
 
-#: Where a tensor of a module is kept: a dictionary of the module's, and the name in it.
-Place: TypeAlias = tuple[dict[str, Any], str]
+class Place(NamedTuple):
+    """Where a tensor of a module is kept: in a dictionary of the module's, by name.
+
+    Inside :func:`einet.unconstrained` the dictionary has no parameter of that name: it is computed
+    from others then, as the module's attribute.
+    """
+
+    module: nn.Module
+    tensors: dict[str, Any]
+    name: str
+
+    @property
+    def kept(self) -> Tensor | None:
+        """The tensor that is kept here, if it is not computed from others."""
+        return self.tensors.get(self.name)
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor, be it kept or computed."""
+        return getattr(self.module, self.name)
 
 
 class Layers(nn.Module, ABC):
@@ -67,22 +85,17 @@ class Layers(nn.Module, ABC):
         return self.circuit.fits_kernels and fused(self.log_class_prior)
 
     def parameter_places(self) -> list[Place]:
-        """Where each parameter is kept.
-
-        Inside :func:`einet.unconstrained` there is no tensor of that name in the dictionary:
-        parameters are computed from others then.
-        """
-        places: list[Place]
-        places = [(block._parameters, "stored") for block in self.leaf.leaf_blocks]
-        places += [(layer._parameters, "weight") for layer in self.circuit.sum_layers]
-        is_buffer = self.num_classes == 1
-        places.append((self._buffers if is_buffer else self._parameters, "log_class_prior"))
+        """Where each parameter is kept."""
+        places = [Place(block, block._parameters, "stored") for block in self.leaf.leaf_blocks]
+        places += [Place(layer, layer._parameters, "weight") for layer in self.circuit.sum_layers]
+        prior = self._buffers if self.num_classes == 1 else self._parameters
+        places.append(Place(self, prior, "log_class_prior"))
         return places
 
     def places(self) -> list[Place]:
         """Where all numbers of a model are kept; its other tensors follow from its structure."""
         groups = self.leaf.family_groups
-        hyper = [(group._buffers, name) for group in groups for name in group.raw_hyper]
+        hyper = [Place(group, group._buffers, name) for group in groups for name in group.raw_hyper]
         return [*self.parameter_places(), *hyper]
 
     def is_tracked(self, batch: Batch) -> bool:
@@ -94,7 +107,7 @@ class Layers(nn.Module, ABC):
             return False
         if batch.x.requires_grad:
             return True
-        parameters = (place.get(name) for place, name in self.parameter_places())
+        parameters = (place.kept for place in self.parameter_places())
         return any(p is None or p.requires_grad for p in parameters)
 
     def _is_replayed(self, batch: Batch) -> bool:

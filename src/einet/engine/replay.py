@@ -314,7 +314,9 @@ def _places(model: Layers) -> list[tuple[dict[str, Any], str, int]] | None:
 
     None if one of them is not a tensor of its own.
     """
-    places = model.places()
-    if any(tensors.get(name) is None for tensors, name in places):
-        return None
-    return [(tensors, name, tensors[name].data_ptr()) for tensors, name in places]
+    places = []
+    for place in model.places():
+        if place.kept is None:
+            return None
+        places.append((place.tensors, place.name, place.kept.data_ptr()))
+    return places
