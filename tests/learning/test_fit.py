@@ -527,7 +527,8 @@ class TestMistakes:
         unchecked = inspect.unwrap(fit)
         with pytest.raises(TypeError, match="model must be an Einet or a Mixture, got Linear"):
             unchecked(torch.nn.Linear(2, 2), x, progress=False)
-        for given in (torch.optim.Adam, torch.optim.Adam(model.parameters())):
+        other = torch.zeros(1, requires_grad=True)
+        for given in (torch.optim.Adam, torch.optim.Adam([other])):
             with pytest.raises(TypeError, match=r"einet.Gradient\(torch.optim.Adam.*got Adam"):
                 unchecked(model, x, optimizer=given, progress=False)
 
