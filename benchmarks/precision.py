@@ -65,9 +65,9 @@ def _compare(
 ) -> dict:
     model.load_state_dict(state)
     model.precision = mode
-    got = model.row_log_likelihood(as_batch(x, VARIABLES, scan=False))
+    got = model.piece_log_prob(as_batch(x, VARIABLES, scan=False))
     nothing = torch.full((1, VARIABLES), torch.nan, device=x.device)
-    total = model.row_log_likelihood(as_batch(nothing, VARIABLES, scan=False))
+    total = model.piece_log_prob(as_batch(nothing, VARIABLES, scan=False))
     model.em_step(x, step_size=STEP_SIZE)
     errors = [
         ((mine.double() - theirs).norm() / theirs.norm()).item()

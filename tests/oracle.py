@@ -11,15 +11,16 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import einet
 from einet import Einet, ExponentialFamily, RegionGraph
 from einet.layers import EinsumLayer, LinearLayer, MixingLayer
+from einet.layers.parameter import release
 
 __all__ = [
     "CONTINUOUS",
@@ -31,6 +32,7 @@ __all__ = [
     "random_model",
     "random_rows",
     "support",
+    "tracked",
 ]
 
 NAN = math.nan
@@ -54,6 +56,17 @@ def close(actual: Any, expected: Any, rtol: float = 1e-9, atol: float = 1e-11) -
     """Equal up to rounding in float64; −∞ and NaN only where they are expected."""
     actual, expected = (t.detach() if isinstance(t, Tensor) else t for t in (actual, expected))
     np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=rtol, atol=atol)
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def tracked(model: Module) -> Module:
+    """The model itself, its canonical parameters made plain ones that ask for gradients."""
+    for module in model.modules():
+        for name in module._parameters:
+            release(module, name)
+    return model
 
 
 def random_model(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import einet
 from einet.kernels import dispatch
-from tests.oracle import NAN, random_rows
+from tests.oracle import NAN, random_rows, tracked
 
 __all__ = ["Twins", "engine", "near"]
 
@@ -67,8 +67,8 @@ class Twins:
 
     def densities(self, x: Tensor, **labels: Any) -> Tensor:
         with engine(self.device), torch.no_grad():
-            found = self.model.log_likelihood(self.on(x), **labels).double().cpu()
-        exact = self.exact.log_likelihood(x, **labels).detach()
+            found = self.model.log_prob(self.on(x), **labels).double().cpu()
+        exact = self.exact.log_prob(x, **labels).detach()
         error = 1e-5 * exact.abs().clamp(min=self.model.num_variables, max=1e300)
         same = (found == exact) | ((found - exact).abs() <= error)
         assert same.all(), f"{found} is not {exact}"
@@ -97,6 +97,8 @@ class Twins:
 
     def gradients(self, x: Tensor) -> None:
         weights = torch.linspace(0.5, 2.0, len(x))
+        tracked(self.model)
+        tracked(self.exact)
         with engine(self.device):
             log_prob = self.model.log_prob(self.on(x))
             (log_prob * self.on(weights)).sum().backward()

@@ -209,7 +209,7 @@ def test_densities_through_the_stand_in(trained: ClusteredEinet, monkeypatch):
 
     def by_stand_in() -> Tensor:
         with monkeypatch.context() as patch, torch.no_grad():
-            patch.setattr(ClusteredEinet, "_plain", lambda self: False)
+            patch.setattr(ClusteredEinet, "_plain", lambda self, batch: False)
             return model.component_log_prob(batch)
 
     for _ in range(2):
@@ -224,9 +224,10 @@ def test_densities_through_the_stand_in(trained: ClusteredEinet, monkeypatch):
 
 
 def test_when_components_answer_themselves(trained: ClusteredEinet):
-    assert trained._plain()
+    batch = Batch(torch.zeros(1, trained.num_variables))
+    assert trained._plain(batch)
     model = copy.deepcopy(trained).to("meta")
-    assert model._plain()
+    assert model._plain(batch.to(model.device))
 
 
 @pytest.mark.gpu
@@ -271,7 +272,7 @@ class TestGPU:
         assert not any(part in replay._of_models for part in model.einets)
         kept = replay._of_models[_stand_ins[model].model]._kept
         # Full batches, perhaps halves of them too, and densities.
-        assert {key[0] for key in kept} == {"log_likelihood", "step"}
+        assert {key[0] for key in kept} == {"log_prob", "step"}
         assert len(kept) <= 3
         assert all(recording._graph is not None for recording in kept.values())
 

@@ -6,6 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from einet import (
@@ -18,7 +20,9 @@ from einet import (
     poon_domingos,
     random_trees,
 )
+from einet.engine.m_step import update_log_weights
 from einet.engine.statistics import EinetStatistics
+from einet.families.simplex import floored_simplex
 from einet.kernels.update import RELATIVE_FLOOR
 
 FLOATS = [torch.float32, torch.float64]
@@ -198,3 +202,39 @@ class TestExtremesOfFloat32:
         variance = block.family.variance(block.stored.detach().double())
         relative = variance / x.var(0, correction=0)
         torch.testing.assert_close(relative, torch.full((2, 2), 1e-4).double(), rtol=1e-3, atol=0)
+
+
+class TestLogWeights:
+    """The class prior and a mixture's weights, which are kept as logs."""
+
+    @given(
+        counts=st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1e6)), min_size=1, max_size=6),
+        step_size=st.floats(0.0, 1.0),
+        on_device=st.booleans(),
+        dtype=st.sampled_from(FLOATS),
+    )
+    def test_against_the_constrained_solution(
+        self, counts: list[float], step_size: float, on_device: bool, dtype: torch.dtype
+    ) -> None:
+        n = torch.tensor(counts, dtype=torch.float64)
+        old = torch.linspace(-1.0, 1.0, len(n)).log_softmax(0).to(dtype)
+        new = old.clone()
+        size = torch.tensor(step_size, dtype=torch.float64) if on_device else step_size
+        update_log_weights(new, n, size)
+        if not n.sum() > 0:
+            assert new.equal(old)
+            return
+        target = floored_simplex(n, RELATIVE_FLOOR / len(n))
+        wanted = torch.lerp(old.double().exp(), target, step_size).log()
+        rtol = 1e-9 if dtype == torch.float64 else 1e-5
+        torch.testing.assert_close(new, wanted.to(dtype), rtol=rtol, atol=1e-9)
+
+    def test_the_counts_stay_as_they_are(self) -> None:
+        counts = torch.tensor([0.0, 2.0, 6.0], dtype=torch.float64)
+        log_weights = torch.full((3,), 1 / 3).log()
+        update_log_weights(log_weights, counts)
+        assert counts.tolist() == [0.0, 2.0, 6.0]
+        torch.testing.assert_close(
+            log_weights.exp(), torch.tensor([0.0, 0.25, 0.75]), rtol=1e-5, atol=1e-6
+        )
+        assert log_weights.isfinite().all()

@@ -17,7 +17,7 @@ from einet.data import as_batch
 from einet.kernels import dispatch
 from tests.budgets import limit
 from tests.kernels.triton.leaf_check import DEVICES
-from tests.oracle import random_rows
+from tests.oracle import random_rows, tracked
 from tests.structures.strategies import region_graphs
 from tests.twins import Twins, engine, near
 
@@ -128,7 +128,7 @@ def test_gradients_can_be_asked_for_again(device: str) -> None:
     """A backward pass writes over flows; it must leave values as they are."""
     twins = Twins(GRAPHS["grid"](), einet.Gaussian(), 3, device)
     with engine(device):
-        loss = twins.model.log_prob(twins.on(twins.rows(5))).sum()
+        loss = tracked(twins.model).log_prob(twins.on(twins.rows(5))).sum()
     parameters = list(twins.model.parameters())
     first = torch.autograd.grad(loss, parameters, retain_graph=True)
     second = torch.autograd.grad(loss, parameters)
@@ -234,9 +234,9 @@ def test_log_likelihoods_in_one_launch(device: str) -> None:
     x, labels = twins.rows(5), torch.tensor([0, -1, 2, -1, 1])
     batch = as_batch(twins.on(x), 6, labels=twins.on(labels), num_classes=3)
     with engine(device):
-        found = twins.model.row_log_likelihood(batch)
+        found = twins.model.piece_log_prob(batch)
     assert found.dtype == torch.float64
-    near(found.cpu(), twins.exact.log_likelihood(x, labels=labels).detach(), 1e-5)
+    near(found.cpu(), twins.exact.log_prob(x, labels=labels).detach(), 1e-5)
 
 
 @on_devices

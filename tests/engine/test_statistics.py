@@ -18,6 +18,7 @@ from einet import (
 from einet.engine.statistics import EinetStatistics, Statistics
 from tests.budgets import limit
 from tests.learning.complete import Complete
+from tests.oracle import tracked
 
 STRUCTURES = {
     "random trees": random_trees(4, depth=2, replicas=2, seed=1),
@@ -121,7 +122,7 @@ class TestAgainstEnumeration:
         model = small_model(structure, **options)
         x = some_rows(model)
         statistics = model.e_step(x)
-        model.log_prob(x).sum().backward()
+        tracked(model).log_prob(x).sum().backward()
         for layer, n in zip(model.circuit.sum_layers, statistics.weights, strict=True):
             torch.testing.assert_close(layer.weight.grad, n)
         for block, statistic in zip(model.leaf.leaf_blocks, statistics.leaves, strict=True):

@@ -7,6 +7,7 @@ from torch import Tensor
 import einet
 from einet.inference.conditioned import Conditioned, WeightedLeaves
 from einet.inference.states import state_sums
+from tests.budgets import limit
 from tests.oracle import NAN, close, random_model, random_rows
 
 GRAPH = einet.random_trees(3, depth=1, replicas=2)
@@ -98,7 +99,7 @@ def test_rows_of_a_large_batch_in_pieces(monkeypatch: pytest.MonkeyPatch):
     x = random_rows(random_model(GRAPH, einet.Binomial(2), 3), 150)
     whole = model.given(x)
     expected = whole.mean(), whole.variance(), whole.impute(), whole.log_marginals(x.nan_to_num(1))
-    monkeypatch.setattr("einet.engine.passes._CPU_PIECE_BYTES", 1)
+    limit(monkeypatch, "values")
     pieces = model.given(x)
     found = pieces.mean(), pieces.variance(), pieces.impute(), pieces.log_marginals(x.nan_to_num(1))
     for some, others in zip(found, expected, strict=True):

@@ -127,7 +127,7 @@ def test_classes_by_bayes(name: str):
     labels = np.array([0, 1, 2, -1, 0, 1, 2, -1, 0, 1])
     rows = np.arange(10)
     joint_mass = np.where(labels < 0, masses.sum(1), masses[rows, labels])
-    close(model.log_likelihood(x, labels=labels), np.log(joint_mass))
+    close(model.log_prob(x, labels=labels), np.log(joint_mass))
     check_posterior(model, joint, x, labels.tolist())
 
 

@@ -8,6 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 import einet
 from einet.kernels.memory import NodeRows, blocks, scratch, spacing
+from tests.oracle import tracked
 
 
 @pytest.mark.parametrize("rows", [1, 7, 40])
@@ -90,7 +91,7 @@ def test_neither_products_nor_leaves_are_written_out(family, missing: bool):
     assert nodes < min(products, leaves) / 5
     queries = {
         "log_prob": lambda: model.log_prob(x),
-        "gradient": lambda: model.log_prob(x).sum().backward(),
+        "gradient": lambda: tracked(model).log_prob(x).sum().backward(),
         "without gradient": lambda: model.given(x).log_evidence,
         "e_step": lambda: model.e_step(x),
         "mean": lambda: model.given(x).mean(),

@@ -188,10 +188,10 @@ def test_the_circuit_alone_from_values_at_its_leaves(graph: RegionGraph):
     model = random_model(graph, einet.Categorical(3), 2, num_leaves=3, num_classes=2)
     x = random_rows(model, 4)
     with torch.no_grad():
-        v, m = model.leaf(x.double(), ~x.isnan())
-        close(model.propagate(v, m), Oracle(model).class_log_prob(x))
+        v, m = model.leaf.values(x.double(), ~x.isnan())
+        close(model.circuit.root_from(v, m).T, Oracle(model).class_log_prob(x))
         # Any scale will do, not only one with a largest entry of 1.
-        close(model.propagate(v / 4, m + math.log(4)), Oracle(model).class_log_prob(x))
+        close(model.circuit.root_from(v / 4, m + math.log(4)).T, Oracle(model).class_log_prob(x))
 
 
 @pytest.mark.parametrize("sums", ["einsum", "linear"])

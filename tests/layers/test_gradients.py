@@ -11,9 +11,9 @@ from torch.func import functional_call
 
 import einet
 from einet import RegionGraph
-from einet.kernels.nodes import scaled
-from einet.layers import LeafBlock
-from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows
+from einet.data.batch import as_batch
+from einet.engine import autograd
+from tests.oracle import CONTINUOUS, DISCRETE, Oracle, close, random_model, random_rows, tracked
 from tests.structures.strategies import region_graphs
 
 FAMILIES = DISCRETE | CONTINUOUS
@@ -42,11 +42,6 @@ GRAPHS = {
 every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
 
 
-def doubles(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(shape, generator=generator, dtype=torch.float64)
-
-
 @every_graph
 @pytest.mark.parametrize("num_classes", [1, 2])
 @pytest.mark.parametrize("sums", ["einsum", "linear"])
@@ -54,49 +49,37 @@ def test_gradcheck_of_the_circuit(graph: RegionGraph, num_classes: int, sums: st
     num_sums = 2 if sums == "einsum" else 3
     options = {"num_leaves": 3, "num_classes": num_classes, "sums": sums}
     model = random_model(graph, einet.Bernoulli(), num_sums, **options)
-    circuit, batch = model.circuit, 3
-    names = [name for name, _ in circuit.named_parameters()]
-    weights = [weight.detach().clone().requires_grad_() for weight in circuit.weights]
+    batch = as_batch(random_rows(model, 3), graph.num_variables)
+    weights = [weight.detach().clone().requires_grad_() for weight in model.circuit.weights]
 
-    def run(v: Tensor, m: Tensor, *weights: Tensor) -> Tensor:
-        return functional_call(circuit, dict(zip(names, weights, strict=True)), (v, m))
+    def run(*weights: Tensor) -> Tensor:
+        return autograd.class_roots(model, batch, weights)
 
-    def from_logs(log_leaves: Tensor, *weights: Tensor) -> Tensor:
-        return run(*scaled(log_leaves, torch.float64), *weights)
-
-    shape = (len(graph.leaves), 3, batch)
-    log_leaves = (10 * doubles(*shape) - 20).requires_grad_()
-    assert gradcheck(from_logs, (log_leaves, *weights), fast_mode=True)
-    # Entries and scales may also be varied by themselves.
-    v = (0.1 + doubles(*shape, seed=1)).requires_grad_()
-    m = (5 * doubles(shape[0], batch, seed=2)).requires_grad_()
-    assert gradcheck(run, (v, m, *weights), fast_mode=True)
+    assert gradcheck(run, tuple(weights), fast_mode=True)
 
 
-def with_natural(monkeypatch, model: einet.Einet, tensors: tuple[Tensor, ...]) -> None:
-    """Let the blocks of leaves use given θ and A, as if they did not depend on each other."""
-    pairs = zip(tensors[::2], tensors[1::2], strict=True)
-    natural = dict(zip(model.leaf.leaf_blocks, pairs, strict=True))
-    monkeypatch.setattr(LeafBlock, "natural", lambda block: natural[block])
-
-
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
-def test_gradcheck_of_the_leaves(monkeypatch, family: einet.ExponentialFamily):
-    model = random_model(tangled(), family, 2)
-    x = random_rows(model, 3, missing=0.2)
-    natural = tuple(
+def natural_of(model: einet.Einet) -> tuple[Tensor, ...]:
+    """θ and A of every block one after the other, as if they did not depend on each other."""
+    return tuple(
         tensor.detach().clone().requires_grad_()
         for block in model.leaf.leaf_blocks
         for tensor in block.natural()
     )
 
-    def run(*tensors: Tensor) -> Tensor:
-        with_natural(monkeypatch, model, tensors)
-        v, m = model.leaf(x, ~x.isnan())
-        # m is a constant to autograd, which is right for log v + m and not for v alone.
-        return v.log() + m.unsqueeze(1)
 
-    assert gradcheck(run, natural)
+def pairs(natural: tuple[Tensor, ...]) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(natural[::2], natural[1::2], strict=True))
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+def test_gradcheck_of_the_leaves(family: einet.ExponentialFamily):
+    model = random_model(tangled(), family, 2)
+    batch = as_batch(random_rows(model, 3, missing=0.2), 5)
+
+    def run(*natural: Tensor) -> Tensor:
+        return autograd.class_roots(model, batch, natural=pairs(natural))
+
+    assert gradcheck(run, natural_of(model), fast_mode=True)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
@@ -109,7 +92,6 @@ def test_gradcheck_of_the_model(family: einet.ExponentialFamily):
     def run(*tensors: Tensor) -> Tensor:
         return functional_call(model, dict(zip(names, tensors, strict=True)), (x,))
 
-    model.forward = model.log_prob  # what functional_call calls
     assert gradcheck(run, parameters)
 
 
@@ -137,7 +119,7 @@ def test_autodiff_gives_expected_statistics(
     expected = Oracle(model).statistics(x, labels)
 
     found = model.e_step(x, labels=labels)
-    likelihood = model.log_likelihood(x, labels=labels)
+    likelihood = tracked(model).log_prob(x, labels=labels)
     close(found.log_likelihood, likelihood.sum())
     close(found.rows, 4.0)
     close(found.classes, expected.classes)
@@ -167,31 +149,26 @@ def test_leaf_posteriors_by_finite_differences(graph: RegionGraph, sums: str):
     with torch.no_grad():
         values, root = model.upward(model.given(x).evidence)
         p = model.downward(values, torch.ones_like(root))
-        v, m = model.leaf(x, ~x.isnan())
+        v, m = model.leaf.values(x, ~x.isnan())
     close(p.permute(0, 2, 1), Oracle(model).statistics(x).leaves)
     step = 1e-5
     for leaf, k in np.ndindex(v.shape[0], v.shape[1]):
         change = torch.ones_like(v)
         change[leaf, k] = np.exp(step)
-        with torch.no_grad():
-            slope = (model.propagate(v * change, m) - model.propagate(v / change, m)) / (2 * step)
-        close(p[leaf, k], slope[:, 0], atol=1e-8)
+        more, less = (model.circuit.root_from(v * by, m) for by in (change, 1 / change))
+        close(p[leaf, k], (more - less)[0] / (2 * step), atol=1e-8)
 
 
-def test_gradients_of_theta_and_A_are_sums_over_rows(monkeypatch):
+def test_gradients_of_theta_and_A_are_sums_over_rows():
     """Sec. 3.5: φ = −∂θ/∂A for every family, with θ and A as separate tensors."""
     families = list(FAMILIES.values())
     model = random_model(einet.random_trees(8, depth=2, replicas=3), families, 3)
-    x = random_rows(model, 6)
-    statistics = model.e_step(x)
-    natural = tuple(
-        tensor.detach().clone().requires_grad_()
-        for block in model.leaf.leaf_blocks
-        for tensor in block.natural()
-    )
-    with_natural(monkeypatch, model, natural)
-    gradients = torch.autograd.grad(model.log_prob(x).sum(), natural)
-    for theta, A, statistic in zip(gradients[::2], gradients[1::2], statistics.leaves, strict=True):
+    batch = as_batch(random_rows(model, 6), 8)
+    natural = natural_of(model)
+    log_prob = autograd.class_roots(model, batch, natural=pairs(natural))
+    gradients = torch.autograd.grad(log_prob.sum(), natural)
+    statistics = model.e_step(batch).leaves
+    for (theta, A), statistic in zip(pairs(gradients), statistics, strict=True):
         close(theta, statistic.weighted)
         close(A, -statistic.total)
 

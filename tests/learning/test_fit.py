@@ -381,7 +381,7 @@ class TestRows:
             progress=False,
         )  # fmt: skip
         assert (model.class_posterior(x).argmax(1) == kind).all()
-        expected = model.log_likelihood(x[:10], labels=kind[:10]).mean().item()
+        expected = model.log_prob(x[:10], labels=kind[:10]).mean().item()
         assert max(history.valid) == pytest.approx(expected, rel=1e-5)
 
     @pytest.mark.parametrize("learner", LEARNERS)
@@ -524,7 +524,8 @@ class TestMistakes:
         unchecked = inspect.unwrap(fit)
         with pytest.raises(TypeError, match="model must be an Einet or a Mixture, got Linear"):
             unchecked(torch.nn.Linear(2, 2), x, progress=False)
-        for given in (torch.optim.Adam, torch.optim.Adam(model.parameters())):
+        other = torch.zeros(1, requires_grad=True)
+        for given in (torch.optim.Adam, torch.optim.Adam([other])):
             with pytest.raises(TypeError, match=r"einet.Gradient\(torch.optim.Adam.*got Adam"):
                 unchecked(model, x, optimizer=given, progress=False)
 

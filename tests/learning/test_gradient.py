@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from einet import Bernoulli, Categorical, Einet, Gaussian, Gradient, random_trees, unconstrained
 from einet.kernels.update import RELATIVE_FLOOR
+from einet.layers.parameter import CanonicalParameter
 from tests.families.cases import CASES, Case
 
 GRAPH = random_trees(4, depth=2, replicas=2, seed=1)
@@ -56,7 +57,7 @@ class TestEveryFamily:
                 torch.testing.assert_close(model.log_prob(x), before, rtol=rtol, atol=atol)
         torch.testing.assert_close(model.log_prob(x).detach(), before, rtol=rtol, atol=atol)
         assert list(copied(model)) == names
-        assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in model.parameters())
+        assert all(type(p) is CanonicalParameter for p in model.parameters())
 
     @pytest.mark.parametrize(
         "learner",
@@ -132,6 +133,15 @@ class TestGradient:
         assert copied(model).keys() == before.keys()
         for name, parameter in copied(model).items():
             torch.testing.assert_close(parameter, before[name])
+
+    def test_twice_is_refused(self, model: Einet, x: Tensor) -> None:
+        before = model.log_prob(x)
+        with unconstrained(model):
+            with pytest.raises(RuntimeError, match="already"), unconstrained(model):
+                raise AssertionError("a second one was let in")
+            torch.testing.assert_close(model.log_prob(x).detach(), before)
+        torch.testing.assert_close(model.log_prob(x), before)
+        assert all(type(p) is CanonicalParameter for p in model.parameters())
 
     def test_weights_of_rows(self, model: Einet, x: Tensor) -> None:
         other = Einet(GRAPH, Gaussian(), 3, dtype=torch.float64).initialize(x)

@@ -22,6 +22,7 @@ from tests.oracle import (
     close,
     random_model,
     random_rows,
+    tracked,
 )
 
 FAMILIES = DISCRETE | CONTINUOUS
@@ -211,9 +212,8 @@ def test_a_batch_is_all_its_parts(num_classes: int):
     def same(some: torch.Tensor, other: torch.Tensor) -> None:
         close(some, other, rtol=0, atol=0)
 
-    same(model.log_likelihood(batch), model.log_likelihood(x, **labels))
+    same(model.log_prob(batch), model.log_prob(x, **labels))
     # These are of the data alone.
-    same(model.log_prob(batch), model.log_prob(x))
     same(model.class_log_prob(batch), model.class_log_prob(x))
     same(model.class_posterior(batch), model.class_posterior(x))
     same(model.given(batch).log_evidence, model.given(x, **labels).log_evidence)
@@ -261,7 +261,7 @@ def test_bad_data_are_named():
         with pytest.raises(TypeError, match="observed must be boolean"):
             ask(x, torch.ones(2, 4))
     with pytest.raises(ValueError, match="labels must lie between 0 and 2"):
-        model.log_likelihood(x, labels=[0, 3])
+        model.log_prob(x, labels=[0, 3])
     with pytest.raises(ValueError, match=r"labels must have shape \[2\]"):
         model.e_step(x, labels=[0])
     with pytest.raises(ValueError, match="weights must be finite and not negative"):
@@ -355,7 +355,7 @@ def test_inference_mode(name: str):
         statistics = model.e_step(x)
         model.given(x).sample(2)
     model.m_step(statistics)
-    model.log_prob(x).sum().backward()
+    tracked(model).log_prob(x).sum().backward()
 
 
 def test_threads():

@@ -7,6 +7,7 @@ import torch
 
 import einet
 from einet.data.batch import as_batch
+from tests.oracle import tracked
 
 STATES = torch.cartesian_prod(*[torch.arange(3.0, dtype=torch.float64)] * 4)
 NAN = float("nan")
@@ -179,8 +180,27 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="labels"):
         model.e_step(STATES, labels=[0] * 81)
     labelled = as_batch(STATES, 4, labels=[0] * 81)
-    for method in (model.e_step, model.log_likelihood, model.given):
+    for method in (model.e_step, model.log_prob, model.given):
         with pytest.raises(ValueError, match="labels"):
             method(labelled)
     with pytest.raises(ValueError, match="outside the support of Binomial"):
         model.check_support(as_batch([[0, 0, 0, 9]], 4), "train")
+
+
+def test_gradients_where_a_row_is_impossible():
+    """Such a row adds nothing; NaN would spread to every parameter, even where it is left out."""
+    graph = einet.random_trees(3, depth=1, replicas=2)
+    parts = [
+        einet.Einet(graph, einet.Exponential(), 2, seed=s, dtype=torch.float64) for s in (0, 1)
+    ]
+    model = tracked(einet.Mixture(parts, [0.3, 0.7]))
+    x = torch.rand(4, 3, generator=torch.Generator().manual_seed(0)).double()
+    x[2, 1] = -1.0
+    possible = [0, 1, 3]
+    wanted = torch.autograd.grad(model.log_prob(x[possible]).sum(), list(model.parameters()))
+    log_prob = model.log_prob(x)
+    assert log_prob[2] == -torch.inf
+    for loss in (log_prob[possible].sum(), log_prob.sum()):
+        found = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+        for mine, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(mine, other)

@@ -23,6 +23,7 @@ from einet.clusters.training import ClusterSettings, ClusterTraining
 from einet.data.batch import Batch, as_labels
 from einet.data.kmeans import cluster_means, kmeans, nearest_centre
 from einet.data.streams import Rows, Transform
+from einet.engine.root import join
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision
 from einet.learning.checkpoint import Checkpoint, settings_of
@@ -166,19 +167,18 @@ class ClusteredEinet(Mixture):
         self.einets[0].check_support(batch, name)
 
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
-        if self._plain():
+        if self._plain(batch):
             return super().component_log_prob(batch)
         stand_in = self._stand_in()
         with stand_in.lock:
-            logs = [stand_in.become(each).log_prob(batch).double() for each in self.einets]
-        return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
+            logs = [stand_in.become(each).log_prob(batch) for each in self.einets]
+        return join(torch.stack(logs), self.log_weights)
 
-    def _plain(self) -> bool:
+    def _plain(self, batch: Batch) -> bool:
         """Whether components answer themselves: where nothing is recorded, and for gradients."""
         first = self.einets[0]
-        tracked = torch.is_grad_enabled() and any(p.requires_grad for p in first.parameters())
         computed = parametrize.is_parametrized(first.circuit.sum_layers[0])
-        return tracked or computed or first.device.type != "cuda"
+        return first.device.type != "cuda" or computed or first.is_tracked(batch)
 
     def _stand_in(self) -> StandIn:
         found = _stand_ins.get(self)

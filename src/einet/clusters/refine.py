@@ -8,6 +8,7 @@ from torch import Tensor
 
 from einet.clusters.stand_in import StandIn
 from einet.data.streams import Rows
+from einet.engine.root import share_out
 from einet.learning.learner import Learner
 from einet.learning.trainee import (
     SnapshotTrainee,
@@ -87,15 +88,11 @@ class MixtureTrainee(SnapshotTrainee):
         start = 0
         for part in self.rows:
             joint = self.mixture.component_log_prob(part)
-            log_likelihood = torch.logsumexp(joint, 0)
-            possible = log_likelihood > -torch.inf
-            share = torch.where(possible, joint - log_likelihood, -torch.inf).exp()
-            counted = torch.ones_like(log_likelihood) if part.weights is None else part.weights
-            total += (log_likelihood * counted).sum()
+            log_prob, share, counted = share_out(joint, part.weights)
+            total += (log_prob * counted).sum()
             weight += counted.sum()
-            component, row = (share > _LEAST_SHARE).nonzero(as_tuple=True)
-            share = share * counted
             counts += share.sum(1)
+            component, row = (share > _LEAST_SHARE * counted).nonzero(as_tuple=True)
             parts.append((component, row + start, share[component, row]))
             start += len(part)
             if watch.interrupted:
@@ -140,7 +137,7 @@ class MixtureTrainee(SnapshotTrainee):
         count = 0
         for part in self.valid:
             count += len(part)
-            total += torch.logsumexp(self.mixture.component_log_prob(part), 0).sum()
+            total += self.mixture.batch_log_prob(part).sum()
             if watch.interrupted:
                 return None
         return (total / count).view(1)

@@ -145,18 +145,18 @@ class SideBySide(Layers):
         self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
     ) -> Expectation:
         assert batch.weights is not None
-        values, weights = self._fill(batch), self.circuit.weights
+        values, weights = self.fill(batch), self.circuit.weights
         root = values.top.v[-self.count :, 0]
-        log_likelihood = root.double().log() + values.top.m[-self.count :]
+        log_prob = root.double().log() + values.top.m[-self.count :]
         counted = batch.weights.T
-        seed = torch.where(log_likelihood > -torch.inf, counted, 0.0)
+        seed = torch.where(log_prob > -torch.inf, counted, 0.0)
         if values.fused:
             self.circuit.forget_scales(values)
             seed = torch.where(root > 0, seed / root, 0.0)
         flow = self.circuit.empty_flow(values)
         flow["top"][-self.count :, 0] = seed
         into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)
-        total = torch.where(counted > 0, log_likelihood * counted, 0.0).sum(1)
+        total = torch.where(counted > 0, log_prob * counted, 0.0).sum(1)
         return Expectation(values.evidence, into_leaves, torch.stack([total, counted.sum(1)]))
 
 

@@ -63,12 +63,10 @@ def twin(model: Einet) -> Einet:
 @torch.no_grad()
 def copy_parameters(source: Einet, target: Einet) -> None:
     """Give one model all numbers of another of its structure, in place."""
-    for new, old in zip(numbers_of(target), numbers_of(source), strict=True):
-        new.copy_(old)
+    for new, old in zip(target.places(), source.places(), strict=True):
+        new.value.copy_(old.value)
 
 
 def numbers_of(model: Einet) -> list[Tensor]:
     """All numbers of a model; its indices follow from its structure."""
-    stored = [block.stored for block in model.leaf.leaf_blocks]
-    hyper = [value for group in model.leaf.family_groups for value in group.raw_hyper.values()]
-    return [*stored, *hyper, *model.circuit.weights, model.log_class_prior]
+    return [place.value for place in model.places()]

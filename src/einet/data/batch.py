@@ -98,6 +98,7 @@ def as_batch(
     allow_empty: bool = True,
     scan: bool = True,
     own: bool = False,
+    differentiable: bool = False,
 ) -> Batch:
     """Check data with what belongs to their rows, and find what is missing.
 
@@ -120,6 +121,7 @@ def as_batch(
         allow_empty: Whether there may be no rows.
         scan: Whether to look for NaN at all; without, the caller does.
         own: Whether to copy what lies in the memory that was given, which may change later.
+        differentiable: Whether ``x`` keeps its graph, for gradients in it; a Batch always does.
 
     Example:
         >>> batch = as_batch([[0.5, float("nan")]], num_variables=2)
@@ -127,7 +129,7 @@ def as_batch(
         tensor([[ True, False]])
     """
     beside = {"observed": observed, "labels": labels, "weights": weights}
-    given = x.x if isinstance(x, Batch) else _as_tensor(x, name)
+    given = x.x if isinstance(x, Batch) else _as_tensor(x, name, differentiable)
     if given.ndim != 2 or given.shape[1] != num_variables:
         raise ValueError(
             f"{name} must have shape [rows, {num_variables}] (one column for each variable), "
@@ -226,11 +228,13 @@ def as_weights(weights: Any, rows: int, *, name: str = "weights") -> Float[Tenso
     return tensor
 
 
-def _as_tensor(value: Any, name: str) -> Tensor:
+def _as_tensor(value: Any, name: str, differentiable: bool = False) -> Tensor:
     if isinstance(value, Tensor):
         # torch can do next to nothing with the wider unsigned integers.
         wide = value.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        return value.long() if wide else value.detach()
+        if wide:
+            return value.long()
+        return value if differentiable else value.detach()
     try:
         array = np.asarray(value)
         if array.dtype == object:

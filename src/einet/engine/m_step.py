@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from einet._memory import chunks
-from einet.families.simplex import floored_simplex
-from einet.kernels.update import RELATIVE_FLOOR, step_
+from einet.kernels.update import step_
 from einet.layers import SumLayer
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from einet.engine.pseudo_counts import PseudoCounts
     from einet.engine.statistics import EinetStatistics
 
-__all__ = ["check_canonical", "m_step", "update_classes"]
+__all__ = ["check_canonical", "m_step", "update_log_weights"]
 
 
 @torch.no_grad()
@@ -45,7 +44,8 @@ def m_step(
         update_weights(layer, statistic, step_size, sums)
     for block, statistic in zip(model.leaf.leaf_blocks, statistics.leaves, strict=True):
         block.update_(statistic, step_size, leaves)
-    update_classes(model, statistics.classes, step_size)
+    if model.num_classes > 1:
+        update_log_weights(model.log_class_prior, statistics.classes, step_size)
 
 
 def check_canonical(model: Passes) -> None:
@@ -67,15 +67,18 @@ def update_weights(
 
 
 @torch.no_grad()
-def update_classes(
-    model: Passes, counts: Float[Tensor, " classes"], step_size: float | Tensor
+def update_log_weights(
+    log_weights: Float[Tensor, " parts"],
+    counts: Float[Tensor, " parts"],
+    step_size: float | Tensor = 1.0,
 ) -> None:
-    """The M-step of the class prior, given how often each class was expected."""
-    if model.num_classes == 1:
-        return
-    old, floor = model.log_class_prior, RELATIVE_FLOOR / model.num_classes
-    # On a GPU a number of rounds that no floor has needed yet, rather than wait for an answer.
-    target = floored_simplex(counts, floor, rounds=16 if counts.is_cuda else None)
-    size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
-    new = torch.lerp(old.double().exp(), target, size).log().to(old)
-    old.copy_(torch.where(counts.sum() > 0, new, old))
+    """The M-step of a class prior or of a mixture's weights, in place.
+
+    Args:
+        log_weights: The logs of the probabilities, which are to be moved.
+        counts: How often each part was expected.
+        step_size: How far to move; 1 is all the way.
+    """
+    weights = log_weights.double().exp()
+    step_(weights, counts.to(weights, copy=True), step_size, axis=-1)
+    log_weights.copy_(torch.where(counts.sum() > 0, weights.log(), log_weights))

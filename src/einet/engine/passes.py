@@ -6,16 +6,19 @@ They take data that have been checked; :class:`~einet.Einet` checks what users g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from einet._memory import fitting
 from einet.data.batch import Batch
-from einet.engine.m_step import check_canonical, m_step, update_classes
+from einet.engine import autograd
+from einet.engine.m_step import check_canonical, m_step, update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
-from einet.engine.root import class_posterior, mask_classes
+from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
 from einet.engine.values import EinetValues, Expectation
 from einet.families import ExponentialFamily
@@ -25,7 +28,29 @@ from einet.kernels.update import Step
 from einet.layers import Circuit, LeafLayer
 from einet.structures import RegionGraph
 
-__all__ = ["Layers", "Passes"]
+__all__ = ["Layers", "Passes", "Place"]
+
+
+class Place(NamedTuple):
+    """Where a tensor of a module is kept: in a dictionary of the module's, by name.
+
+    Inside :func:`einet.unconstrained` the dictionary has no parameter of that name: it is computed
+    from others then, as the module's attribute.
+    """
+
+    module: nn.Module
+    tensors: dict[str, Any]
+    name: str
+
+    @property
+    def kept(self) -> Tensor | None:
+        """The tensor that is kept here, if it is not computed from others."""
+        return self.tensors.get(self.name)
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor, be it kept or computed."""
+        return getattr(self.module, self.name)
 
 
 class Layers(nn.Module, ABC):
@@ -53,6 +78,32 @@ class Layers(nn.Module, ABC):
         """Whether the fused kernels serve this model."""
         return self.circuit.fits_kernels and fused(self.log_class_prior)
 
+    def parameter_places(self) -> list[Place]:
+        """Where each parameter is kept."""
+        places = [Place(block, block._parameters, "stored") for block in self.leaf.leaf_blocks]
+        places += [Place(layer, layer._parameters, "weight") for layer in self.circuit.sum_layers]
+        prior = self._buffers if self.num_classes == 1 else self._parameters
+        places.append(Place(self, prior, "log_class_prior"))
+        return places
+
+    def places(self) -> list[Place]:
+        """Where all numbers of a model are kept; its other tensors follow from its structure."""
+        groups = self.leaf.family_groups
+        hyper = [Place(group, group._buffers, name) for group in groups for name in group.raw_hyper]
+        return [*self.parameter_places(), *hyper]
+
+    def is_tracked(self, batch: Batch) -> bool:
+        """Whether derivatives are asked for, in the parameters or in the rows."""
+        if forward_ad.unpack_dual(batch.x).tangent is not None:
+            # There are none in forward mode; autograd says so.
+            return True
+        if not torch.is_grad_enabled():
+            return False
+        if batch.x.requires_grad:
+            return True
+        parameters = (place.kept for place in self.parameter_places())
+        return any(p is None or p.requires_grad for p in parameters)
+
     def _is_replayed(self, batch: Batch) -> bool:
         """Whether a call with these rows is recorded and replayed."""
         return self.is_fused and batch.x.is_cuda
@@ -63,15 +114,29 @@ class Layers(nn.Module, ABC):
     ) -> Float[Tensor, "*sums"]:
         """A step of stochastic EM from checked data; sums over the rows."""
 
-    def _fill(self, batch: Batch, maximise: bool = False) -> EinetValues:
-        """The values of every node."""
+    def fill(
+        self,
+        batch: Batch,
+        weights: list[Tensor] | None = None,
+        natural: list[tuple[Tensor, Tensor]] | None = None,
+        maximise: bool = False,
+    ) -> EinetValues:
+        """The values of every node; no gradients.
+
+        Args:
+            batch: The rows.
+            weights: Those of every layer; the model's own by default.
+            natural: θ and A of every block of leaves; the model's own by default.
+            maximise: Whether missing cells and sums are maximised rather than summed out.
+        """
         like = self.leaf.leaf_blocks[0].stored
         values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
         values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(values.evidence, v, m, maximise)
-        self.circuit.fill_(self.circuit.weights, values, maximise)
+        self.leaf.propagate_(values.evidence, v, m, maximise, natural)
+        weights = self.circuit.weights if weights is None else weights
+        self.circuit.fill_(weights, values, maximise)
         return values
 
 
@@ -107,16 +172,30 @@ class Passes(Layers):
     @torch.no_grad()
     def upward(self, batch: Batch, maximise: bool = False) -> tuple[EinetValues, Tensor]:
         """Values of every node and the roots' log values ``[classes, batch]``; no gradients."""
-        values = self._fill(batch, maximise)
+        values = self.fill(batch, maximise=maximise)
         return values, self.circuit.root_of(values)
 
-    @torch.no_grad()
-    def row_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
-        """log p(x), or log p(x, c) of labelled rows, by the fused kernels (float64)."""
-        from einet.kernels.triton import root as triton
+    def class_roots(self, batch: Batch) -> Float[Tensor, "classes batch"]:
+        """log p(x | c) of every class (float64), with gradients where those are asked for."""
+        if self.is_tracked(batch) and len(batch):
+            return autograd.class_roots(self, batch)
+        parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
+        nothing = self.log_class_prior.new_empty(self.num_classes, 0, dtype=torch.float64)
+        return torch.cat(parts, 1) if parts else nothing
 
-        values = self._fill(batch)
-        return triton.finish(values.top[-1:], self.log_class_prior, batch.labels, None, None)[0]
+    def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """log p(x), or log p(x, c) of labelled rows (float64); gradients as in class_roots."""
+        if self.is_tracked(batch) or not len(batch):
+            return log_sum(join(self.class_roots(batch), self.log_class_prior, batch.labels))
+        return torch.cat([self.piece_log_prob(batch[rows]) for rows in self.pieces(len(batch))])
+
+    @torch.no_grad()
+    def piece_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """The same of a batch that needs no cutting; no gradients."""
+        values = self.fill(batch)
+        if values.fused:
+            return fused_log_prob(values.top[-1:], self.log_class_prior, batch)[0]
+        return log_sum(join(self.circuit.root_of(values), self.log_class_prior, batch.labels))
 
     @torch.no_grad()
     def downward(
@@ -154,33 +233,25 @@ class Passes(Layers):
         with Beside(self.log_class_prior) as beside:
             expected = self._expect(batch, Step(step_size, sums), beside)
             self.leaf.step_(expected.evidence, expected.flow, step_size, leaves)
-            update_classes(self, expected.sums[3:], step_size)
+            if self.num_classes > 1:
+                update_log_weights(self.log_class_prior, expected.sums[3:], step_size)
         return expected.sums
 
     def _expect(
         self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
     ) -> Expectation:
         """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
-        values = self._fill(batch)
+        values = self.fill(batch)
         weights = self.circuit.weights
         if values.fused:
-            from einet.kernels.triton import root as triton
-
             self.circuit.forget_scales(values)
             flow = self.circuit.empty_flow(values)
-            root, prior = values.top[-1:], self.log_class_prior
-            top = flow["top"][-1]
-            _, sums = triton.finish(root, prior, batch.labels, batch.weights, top)
+            root, top = values.top[-1:], flow["top"][-1]
+            _, sums = fused_log_prob(root, self.log_class_prior, batch, top)
             into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)
             return Expectation(values.evidence, into_leaves, sums)
-        joint = self.circuit.root_of(values) + self.log_class_prior.double().unsqueeze(-1)
-        if batch.labels is not None:
-            joint = mask_classes(joint, batch.labels)
-        log_likelihood = torch.logsumexp(joint, 0)
-        seed = class_posterior(joint, None)
-        ones = torch.ones_like(log_likelihood)
-        row_weight = ones if batch.weights is None else batch.weights
-        seed *= row_weight
+        joint = join(self.circuit.root_of(values), self.log_class_prior, batch.labels)
+        log_prob, seed, row_weights = share_out(joint, batch.weights)
         into_leaves = self.circuit.backpropagate_(weights, values, seed, of_weights)
-        rows = row_sums(log_likelihood, row_weight)
+        rows = row_sums(log_prob, row_weights)
         return Expectation(values.evidence, into_leaves, torch.cat([rows, seed.sum(1)]))

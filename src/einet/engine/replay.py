@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from einet.engine.passes import Layers, Passes
     from einet.engine.pseudo_counts import PseudoCounts
 
-__all__ = ["expect", "forget", "log_likelihood", "step"]
+__all__ = ["expect", "forget", "log_prob", "step"]
 
 # Recordings kept for a model; those not used for longest go first.
 _MOST_KEPT = 8
@@ -75,15 +75,15 @@ def expect(model: Passes, batch: Batch, into: EinetStatistics) -> None:
         into.add_(recording.statistics)
 
 
-def log_likelihood(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
-    """``model.row_log_likelihood(batch)`` in float32; on a CPU without a recording."""
+def log_prob(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
+    """``model.piece_log_prob(batch)`` in float32; on a CPU without a recording."""
     if not batch.x.is_cuda:
-        return model.row_log_likelihood(batch).float()
+        return model.piece_log_prob(batch).float()
     replays = _of(model)
     with replays.lock:
-        recording = replays.find(model, "log_likelihood", batch)
+        recording = replays.find(model, "log_prob", batch)
         if recording is None:
-            return model.row_log_likelihood(batch).float()
+            return model.piece_log_prob(batch).float()
         recording.begin()
         return recording.run(model, batch)[: len(batch)].float()
 
@@ -268,7 +268,7 @@ class _Recording:
             self._statistics.zero_()
             model.expect_(self.batch, self._statistics)
             return self._statistics.rows
-        return model.row_log_likelihood(self.batch)
+        return model.piece_log_prob(self.batch)
 
     @property
     def statistics(self) -> EinetStatistics:
@@ -314,13 +314,9 @@ def _places(model: Layers) -> list[tuple[dict[str, Any], str, int]] | None:
 
     None if one of them is not a tensor of its own.
     """
-    owners: list[tuple[dict[str, Any], str]]
-    owners = [(block._parameters, "stored") for block in model.leaf.leaf_blocks]
-    owners += [(layer._parameters, "weight") for layer in model.circuit.sum_layers]
-    prior = model._buffers if model.num_classes == 1 else model._parameters
-    owners.append((prior, "log_class_prior"))
-    for group in model.leaf.family_groups:
-        owners += [(group._buffers, name) for name in group._buffers]
-    if any(tensors.get(name) is None for tensors, name in owners):
-        return None
-    return [(tensors, name, tensors[name].data_ptr()) for tensors, name in owners]
+    places = []
+    for place in model.places():
+        if place.kept is None:
+            return None
+        places.append((place.tensors, place.name, place.kept.data_ptr()))
+    return places

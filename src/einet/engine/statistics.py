@@ -19,11 +19,11 @@ __all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "row_sums"]
 
 
 def row_sums(
-    log_likelihood: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
+    log_prob: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
 ) -> Float[Tensor, " sums"]:
     """The weighted log-likelihood, the weights, and the number of impossible rows."""
-    counted = torch.where(weight > 0, log_likelihood * weight, 0.0)
-    impossible = (log_likelihood == -torch.inf) & (weight > 0)
+    counted = torch.where(weight > 0, log_prob * weight, 0.0)
+    impossible = (log_prob == -torch.inf) & (weight > 0)
     return torch.stack([counted.sum(), weight.sum(), impossible.sum().to(weight)])
 
 
@@ -43,11 +43,9 @@ class Statistics(ABC):
     def tensors(self) -> list[Tensor]:
         """Every sum; the shared methods below work through these."""
 
-    def add_rows(
-        self, log_likelihood: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]
-    ) -> None:
+    def add_rows(self, log_prob: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]) -> None:
         """Count rows with their log-likelihoods."""
-        self.add_sums(row_sums(log_likelihood, weight))
+        self.add_sums(row_sums(log_prob, weight))
 
     def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
         """Count rows given what they add up to; see :func:`row_sums`."""

@@ -65,13 +65,14 @@ class ExponentialFamily(ABC):
     kernel: ClassVar[str] = "product"
     #: The support in words, for error messages.
     support: ClassVar[str]
-    #: Whether values are counted (or named) rather than measured, so that p(x) is a probability.
-    discrete: ClassVar[bool] = False
     #: Some value inside the support of every member, put where data are missing.
     filler: ClassVar[float] = 0.0
     #: Whether bounds keep the densities of a value, under any two members, within a factor that
     #: float32 can hold. Leaves that are not so may get sums of their own: see ``sums="linear"``.
     bounded: ClassVar[bool] = False
+    #: Whether values are counted rather than measured: their densities are probabilities, and have
+    #: no derivative in x.
+    discrete: ClassVar[bool] = False
 
     # -- the family itself ---------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ class Bernoulli(ExponentialFamily):
 
     hyperparameters: ClassVar = ("min_probability",)
     kernel: ClassVar = "binary"
-    support: ClassVar = "0 or 1"
     discrete: ClassVar = True
+    support: ClassVar = "0 or 1"
     bounded: ClassVar = True
 
     def __init__(self, min_probability: Numbers = 1e-6) -> None:

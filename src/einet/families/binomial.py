@@ -43,8 +43,8 @@ class Binomial(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("n", "min_probability")
-    support: ClassVar = "integers from 0 to n"
     discrete: ClassVar = True
+    support: ClassVar = "integers from 0 to n"
 
     def __init__(
         self,

@@ -43,8 +43,8 @@ class Categorical(ExponentialFamily):
 
     hyperparameters: ClassVar = ("num_categories", "min_probability")
     kernel: ClassVar = "table"
-    support: ClassVar = "integers from 0 to num_categories - 1"
     discrete: ClassVar = True
+    support: ClassVar = "integers from 0 to num_categories - 1"
     bounded: ClassVar = True
     #: Files of earlier releases do not say.
     numeric: bool = False

@@ -39,8 +39,8 @@ class Poisson(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("min_rate",)
-    support: ClassVar = "integers from 0"
     discrete: ClassVar = True
+    support: ClassVar = "integers from 0"
 
     def __init__(self, min_rate: Numbers = 1e-6) -> None:
         self.min_rate = as_hyper("min_rate", min_rate, above=0, below=math.inf)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from einet.engine.passes import Passes
+from einet.engine.root import join, log_sum
 from einet.families import ExponentialFamily
 from einet.kernels.leaf import PRODUCT, log_values
 from einet.kernels.leaf_kernel import Evidence
@@ -106,5 +107,5 @@ def root_log_prob(
     model: Passes, leaf_values: Float[Tensor, "leaf_nodes K batch"]
 ) -> Float[Tensor, " batch"]:
     """The root's log value, given the log values of all leaf entries (float64)."""
-    prior = model.log_class_prior.double().unsqueeze(-1)
-    return torch.logsumexp(model.circuit(*scaled(leaf_values, model.dtype)) + prior, 0)
+    root = model.circuit.root_from(*scaled(leaf_values, model.dtype))
+    return log_sum(join(root, model.log_class_prior))

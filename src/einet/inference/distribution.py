@@ -29,21 +29,40 @@ class Distribution(nn.Module, ABC):
     num_variables: int
 
     @abstractmethod
-    def log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
+    def log_prob(
+        self, x: Any, observed: Any = None, *, labels: Any = None
+    ) -> Float[Tensor, " batch"]:
         """Log density of each row, missing cells integrated out exactly.
 
         Args:
             x: ``[batch, variables]``: a tensor, array, data frame or nested list. NaN is missing.
-                A :class:`~einet.data.Batch` that was checked before is taken as it is.
+                A :class:`~einet.data.Batch` that was checked before is taken as it is, with its
+                labels.
             observed: A mask of the same shape, True where a cell is known (for integer data).
+            labels: The class of each row where it is known, −1 where not.
 
-        With classes this is log Σ_c π_c p(x | c). A value outside a family's support has density 0
-        (−∞).
+        With classes this is log Σ_c π_c p(x | c), or log π_c p(x | c) where the class is known. A
+        value outside a family's support has density 0 (−∞).
+
+        It is differentiable once in ``x`` where that requires gradients (0 in missing cells and
+        discrete columns), and inside :func:`einet.unconstrained` in the parameters.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> x = torch.tensor([[0.5, float("nan")]], requires_grad=True)
+            >>> model.log_prob(x).sum().backward()
+            >>> x.grad.isfinite().all().item()
+            True
         """
 
     @abstractmethod
     def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device."""
+
+    @abstractmethod
+    def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        """The same for a batch that has been checked and lies beside the model (float64)."""
 
     @abstractmethod
     def given(self, x: Any, observed: Any = None) -> Posterior:

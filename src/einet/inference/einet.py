@@ -13,7 +13,7 @@ from torch import Tensor
 from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
-from einet.engine.root import class_posterior, mask_classes
+from einet.engine.root import join, log_sum, responsibilities
 from einet.engine.values import EinetValues
 from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
@@ -43,18 +43,14 @@ class EinetDistribution(Passes, Distribution):
     @torch.no_grad()
     def log_joint(self, batch: Batch) -> Float[Tensor, " batch"]:
         pieces = [batch[rows] for rows in self.pieces(len(batch))]
-        parts = [
-            torch.logsumexp(self.class_log_joint(self.upward(piece)[1], piece), 0)
-            for piece in pieces
-        ]
+        parts = [log_sum(self.class_log_joint(self.upward(piece)[1], piece)) for piece in pieces]
         return torch.cat(parts) if parts else self.log_class_prior.new_empty(0).double()
 
     def class_log_joint(
         self, root: Float[Tensor, "classes batch"], batch: Batch
     ) -> Float[Tensor, "classes batch"]:
         """log p(c, x) of every class that the labels admit, from the roots' log values."""
-        joint = root + self.log_class_prior.double().unsqueeze(-1)
-        return joint if batch.labels is None else mask_classes(joint, batch.labels)
+        return join(root, self.log_class_prior, batch.labels)
 
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:
         return [(self.log_class_prior.new_zeros((), dtype=torch.float64), self)]
@@ -139,12 +135,12 @@ class EinetPosterior(Posterior):
     def _go_down(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
         upward = self._upward(rows)
         # A copy of the leaves' part sets the memory of all other nodes free.
-        return self.model.downward(upward.values, class_posterior(upward.joint, None)).clone()
+        return self.model.downward(upward.values, responsibilities(upward.joint)).clone()
 
     @torch.no_grad()
     def find_log_evidence(self) -> Float[Tensor, " batch"]:
         pieces = self.model.pieces(len(self))
-        parts = [torch.logsumexp(self._upward(rows).joint, 0) for rows in pieces]
+        parts = [log_sum(self._upward(rows).joint) for rows in pieces]
         return torch.cat(parts) if parts else self.model.log_class_prior.new_empty(0).double()
 
     @torch.no_grad()
@@ -170,7 +166,7 @@ class EinetPosterior(Posterior):
         for rows in self.model.pieces(len(self)):
             piece, upward = self.evidence[rows], self._upward(rows)
             known = piece.observed is None or bool(piece.observed.any())
-            classes = class_posterior(upward.joint, None).T
+            classes = responsibilities(upward.joint).T
             step = fitting("samples", 8 * len(piece) * self.model.num_variables)
             for start in range(0, n, step):
                 count = min(step, n - start)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
+from einet.engine.root import join, log_sum, responsibilities
 from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
 from einet.inference.posterior import Posterior
@@ -56,13 +57,13 @@ class MixtureDistribution(Distribution):
             joint = self.component_log_prob(batch)
         else:
             joint = self.weighted([model.log_joint(batch) for model in self.models])
-        return torch.logsumexp(joint, 0)
+        return log_sum(joint)
 
     def weighted(
         self, log_probs: Sequence[Float[Tensor, " batch"]]
     ) -> Float[Tensor, "components batch"]:
         """log w_m p_m from log p_m of every component (float64)."""
-        return torch.stack(list(log_probs)) + self.log_weights.double().unsqueeze(-1)
+        return join(torch.stack(list(log_probs)), self.log_weights)
 
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:
         return [
@@ -96,13 +97,13 @@ class MixturePosterior(Posterior):
 
     @torch.no_grad()
     def find_log_evidence(self) -> Float[Tensor, " batch"]:
-        return torch.logsumexp(self._joint(), 0)
+        return log_sum(self._joint())
 
     @property
     def responsibilities(self) -> Float[Tensor, "components batch"]:
         """p(m | e) of every component."""
         self.check_possible()
-        return self._joint().softmax(0)
+        return responsibilities(self._joint())
 
     @torch.no_grad()
     def _joint(self) -> Float[Tensor, "components batch"]:

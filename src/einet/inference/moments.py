@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.inference.conditioned import Conditioned
-from einet.kernels.memory import block_bytes, blocks
-from einet.layers import LeafBlock, LeafLayer
+from einet.layers import LeafLayer
+from einet.layers.expectation import expectation
 
 __all__ = ["mean", "mean_and_variance", "variance"]
 
@@ -51,27 +51,6 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
-def leaf_expectation(
-    leaf: LeafLayer,
-    flow: Float[Tensor, "leaf_nodes K batch"],
-    of: dict[LeafBlock, Float[Tensor, "K pairs"]],
-) -> Float[Tensor, "variables batch"]:
-    """Σ p_L f over the leaf densities of each variable, for a number f of each density."""
-    total = flow.new_zeros(leaf.num_variables, flow.shape[-1], dtype=torch.float64)
-    for block in leaf.leaf_blocks:
-        n, s = block.columns.shape
-        K = block.stored.shape[0]
-        factors = of[block].view(K, n, s).permute(1, 2, 0)
-        variables = block.group.variables[block.columns]
-        parts, pieces = blocks(n, flow.shape[-1], (K + s) * 8, 8 * block_bytes(flow.device))
-        for piece in pieces:
-            for part in parts:
-                p = flow[block.leaves[part]][:, :, piece].double()
-                sums = torch.bmm(factors[part], p).flatten(0, 1)
-                total[:, piece].index_add_(0, variables[part].reshape(-1), sums)
-    return total
-
-
 def mean_and_variance(
     leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"]
 ) -> tuple[Float[Tensor, "batch variables"], Float[Tensor, "batch variables"]]:
@@ -95,6 +74,6 @@ def mean_and_variance(
         centre = middle[block.group.variables[block.columns].reshape(-1)]
         first[block] = means[block] - centre
         second[block] = variances[block] + first[block] ** 2
-    shift = leaf_expectation(leaf, flow, first)
-    variance = (leaf_expectation(leaf, flow, second) - shift**2).clamp_(min=0.0)
+    shift = expectation(leaf, flow, first)
+    variance = (expectation(leaf, flow, second) - shift**2).clamp_(min=0.0)
     return (middle.unsqueeze(-1) + shift).T, variance.T

@@ -101,7 +101,7 @@ class SumLayer(nn.Module, ABC):
     :meth:`backpropagate_fused`. On a GPU nothing should wait for the device.
     """
 
-    weight: nn.Parameter
+    weight: Tensor
     source: str
     target: str
     start: int

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from einet.kernels.dispatch import MOST_ENTRIES, Precision, fused
 from einet.kernels.nodes import Nodes
@@ -195,13 +193,17 @@ class Circuit(nn.Module):
                 beside.run(rest)
         return flow["body"][: self.num_leaf_nodes, : self.num_leaves]
 
-    def forward(
+    @torch.no_grad()
+    def root_from(
         self,
         v: Float[Tensor, "leaf_nodes leaves batch"],
         m: Float[Tensor, "leaf_nodes batch"],
     ) -> Float[Tensor, "classes batch"]:
-        """Log values of the root from scaled leaf values; differentiable in all of them."""
-        return _Propagate.apply(self, v, m, *self.weights)  # type: ignore[return-value]
+        """The root's log values (float64) from scaled leaf values; no gradients."""
+        values = self.empty_values(v.shape[-1], v)
+        values.body.v[: self.num_leaf_nodes, : self.num_leaves] = v
+        values.body.m[: self.num_leaf_nodes] = m
+        return self.propagate_(self.weights, values)
 
     # -- choices -------------------------------------------------------------------------------
 
@@ -239,33 +241,3 @@ class Circuit(nn.Module):
             below = min(layer.sources()) + offset[layer.source]
             lowest = min(lowest, below) if result[-1] else below
         return result
-
-
-class _Propagate(torch.autograd.Function):
-    """The circuit as one differentiable function of leaf values and weights."""
-
-    @staticmethod
-    def forward(ctx: Any, circuit: Circuit, v: Tensor, m: Tensor, *weights: Tensor) -> Tensor:
-        values = circuit.empty_values(v.shape[-1], v)
-        count = circuit.num_leaf_nodes
-        values.body.v[:count, : circuit.num_leaves] = v
-        values.body.m[:count] = m
-        root = circuit.propagate_(list(weights), values)
-        ctx.circuit, ctx.values = circuit, values
-        ctx.save_for_backward(*weights)
-        return root
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, seed: Tensor) -> tuple[Tensor | None, ...]:
-        weights = list(ctx.saved_tensors)
-        statistics = (
-            [torch.zeros_like(w) for w in weights] if any(ctx.needs_input_grad[3:]) else None
-        )
-        flow = ctx.circuit.backpropagate_(weights, ctx.values, seed, statistics)
-        count, entries = flow.shape[:2]
-        v = ctx.values.body.v[:count, :entries]
-        to_leaves = torch.where(v > 0, flow / v, 0.0)
-        # A leaf's m scales all its entries, so that it gets the sum of their flows.
-        to_scales = flow.sum(1).double() if ctx.needs_input_grad[2] else None
-        return None, to_leaves, to_scales, *(statistics or [None] * len(weights))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from einet._memory import chunks
 from einet.kernels.memory import NodeRows, spacing
@@ -17,6 +17,7 @@ from einet.kernels.torch import einsum as kernel
 from einet.kernels.torch.einsum import Children
 from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, Values, Visits, copies
+from einet.layers.parameter import CanonicalParameter
 from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class EinsumLayer(ProductLayer):
         self._sources = left if self.unary else [*left, *right]
         self.register_buffer("left", torch.tensor(left))
         self.register_buffer("right", torch.tensor(right))
-        self.weight = nn.Parameter(torch.empty(len(left), num_outputs, num_left * num_right))
+        self.weight = CanonicalParameter(torch.empty(len(left), num_outputs, num_left * num_right))
 
     def _children(self) -> Children:
         left = NodeRows(self.left, *self._left)

@@ -212,14 +212,18 @@ class LeafLayer(nn.Module):
     def empty_statistics(self) -> list[LeafStatistics]:
         return [block.empty_statistics() for block in self.leaf_blocks]
 
-    def forward(
+    @torch.no_grad()
+    def values(
         self,
         x: Float[Tensor, "batch variables"] | Integer[Tensor, "batch variables"],
         observed: Bool[Tensor, "batch variables"] | None = None,
     ) -> tuple[Float[Tensor, "leaf_nodes K batch"], Float[Tensor, "leaf_nodes batch"]]:
-        """Scaled leaf values; differentiable in the parameters."""
-        natural = [tensor for block in self.leaf_blocks for tensor in block.natural()]
-        return _Leaves.apply(self, self.evidence(x, observed), *natural)  # type: ignore[return-value]
+        """Scaled leaf values; no gradients."""
+        like = self.leaf_blocks[0].stored
+        v = like.new_empty(self.num_nodes, self.num_entries, x.shape[0])
+        m = like.new_empty(self.num_nodes, x.shape[0], dtype=torch.float64)
+        self.propagate_(self.evidence(x, observed), v, m)
+        return v, m
 
     # -- choices -------------------------------------------------------------------------------
 
@@ -248,32 +252,6 @@ class LeafLayer(nn.Module):
                 values = getattr(family.at(some), answer)(parameters, **options)
                 columns = variables[block.columns[some]]
                 out[here.sample[part].unsqueeze(1), columns] = values.to(out.dtype)
-
-
-class _Leaves(torch.autograd.Function):
-    """Leaf values as a function of θ and A of every block, with gradients Σ p_L T(x) and −Σ p_L."""
-
-    @staticmethod
-    def forward(ctx, layer: LeafLayer, evidence: Sequence[AnyEvidence], *natural: Tensor):
-        pairs = list(zip(natural[::2], natural[1::2], strict=True))
-        batch, like = evidence[0].batch, layer.leaf_blocks[0].stored
-        v = like.new_empty(layer.num_nodes, layer.num_entries, batch)
-        m = like.new_empty(layer.num_nodes, batch, dtype=torch.float64)
-        layer.propagate_(evidence, v, m, natural=pairs)
-        ctx.layer, ctx.evidence = layer, evidence
-        ctx.save_for_backward(v)
-        ctx.mark_non_differentiable(m)
-        return v, m
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, gradient: Tensor, _: Tensor):
-        (v,) = ctx.saved_tensors
-        statistics = ctx.layer.statistics(ctx.evidence, gradient * v)
-        result: list[Tensor | None] = [None, None]
-        for statistic in statistics:
-            result += [statistic.weighted, -statistic.total]
-        return tuple(result)
 
 
 def _add_statistics(

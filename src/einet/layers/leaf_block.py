@@ -16,6 +16,7 @@ from einet.kernels.leaf import evidence_of, fused_kernel
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Pairs
 from einet.kernels.memory import NodeRows, spacing
 from einet.layers.base import copies
+from einet.layers.parameter import CanonicalParameter
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafPrior", "LeafStatistics", "grouped"]
 
@@ -127,12 +128,13 @@ class LeafPrior:
 class LeafBlock(nn.Module):
     """Leaves with the same number of variables of one family: ``n`` leaves, ``s`` variables each.
 
-    ``parameters_[k, pair]`` belongs to pair ``leaf · s + position``; ``columns[leaf, position]`` is
+    ``stored[k, pair]`` belongs to pair ``leaf · s + position``; ``columns[leaf, position]`` is
     the variable, counted within the family's group.
     """
 
     leaves: Int[Tensor, " n"]
     columns: Int[Tensor, "n s"]
+    stored: Float[Tensor, "K pairs P"]
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class LeafBlock(nn.Module):
         self.register_buffer("leaves", torch.tensor(list(leaves)))
         self.register_buffer("columns", torch.tensor([list(row) for row in columns]))
         size = (num_entries, self.columns.numel(), group.family.num_parameters)
-        self.stored = nn.Parameter(torch.empty(size))
+        self.stored = CanonicalParameter(torch.empty(size))
 
     def repeated(self, times: int, group: FamilyGroup) -> LeafBlock:
         """The leaves of as many copies, whose variables make up another group."""

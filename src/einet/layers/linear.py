@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from einet._memory import chunks
 from einet.kernels.nodes import Nodes
@@ -16,6 +16,7 @@ from einet.kernels.torch import linear as kernel
 from einet.kernels.torch.linear import Factors
 from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, Values, Visits, copied_lists
+from einet.layers.parameter import CanonicalParameter
 from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class LinearLayer(ProductLayer):
         self.register_buffer("counts", torch.tensor(counts))
         ends = torch.tensor([0, *counts]).cumsum(0)
         self.register_buffer("ends", ends, persistent=False)
-        self.weight = nn.Parameter(torch.empty(len(children), num_outputs, num_inputs))
+        self.weight = CanonicalParameter(torch.empty(len(children), num_outputs, num_inputs))
 
     def _factors(self) -> Factors:
         return Factors(self.children_index, self.ends, self._widths, self.num_inputs)

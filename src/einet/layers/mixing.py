@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import mixing as kernel
 from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits, copied_lists
+from einet.layers.parameter import CanonicalParameter
 
 __all__ = ["MixingLayer"]
 
@@ -52,7 +53,7 @@ class MixingLayer(SumLayer):
         self.register_buffer("counts", torch.tensor(counts))
         ends = torch.tensor([0, *counts]).cumsum(0)
         self.register_buffer("ends", ends, persistent=False)
-        self.weight = nn.Parameter(torch.empty(sum(counts), num_outputs))
+        self.weight = CanonicalParameter(torch.empty(sum(counts), num_outputs))
 
     def _blocks(self, tensor: Tensor) -> list[Tensor]:
         """``tensor[edges, …]`` as one ``[n, c, …]`` view for each group."""

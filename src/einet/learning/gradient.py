@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from einet.data.batch import Batch
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
+from einet.layers.parameter import canonicalize, release
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights, weighted_mean
 from einet.models.base import Model
@@ -103,15 +104,24 @@ def unconstrained(model: Model) -> Iterator[Model]:
 
 def attach(model: Model) -> None:
     """Put unconstrained parameters behind the canonical ones."""
-    for module in list(model.modules()):
+    modules = list(model.modules())
+    if any(parametrize.is_parametrized(module) for module in modules):
+        raise RuntimeError("the model is inside einet.unconstrained already; leave it first")
+    for module in modules:
         if isinstance(module, SumLayer):
-            parametrize.register_parametrization(module, "weight", _Simplex(module))
+            _attach_one(module, "weight", _Simplex(module))
         elif isinstance(module, LeafBlock):
-            parametrize.register_parametrization(module, "stored", _Constrained(module))
+            _attach_one(module, "stored", _Constrained(module))
         elif isinstance(module, Einet) and module.num_classes > 1:
-            parametrize.register_parametrization(module, "log_class_prior", _LogSimplex())
+            _attach_one(module, "log_class_prior", _LogSimplex())
         elif isinstance(module, Mixture):
-            parametrize.register_parametrization(module, "log_weights", _LogSimplex())
+            _attach_one(module, "log_weights", _LogSimplex())
+
+
+def _attach_one(module: nn.Module, name: str, parametrization: nn.Module) -> None:
+    # Of the plain parameter, torch makes the free one: a canonical one would refuse gradients.
+    release(module, name)
+    parametrize.register_parametrization(module, name, parametrization)
 
 
 def detach(model: Model) -> None:
@@ -120,8 +130,10 @@ def detach(model: Model) -> None:
         if parametrize.is_parametrized(module):
             for name in list(module.parametrizations):  # type: ignore[arg-type]
                 parametrize.remove_parametrizations(module, name, leave_parametrized=True)
-    # They were gradients of the reals, and mean nothing for what took their place.
-    model.zero_grad(set_to_none=True)
+    # Their gradients were of the reals, and go with them.
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    canonicalize(model)
 
 
 class Gradient(Learner):

@@ -21,12 +21,12 @@ def objective_of(model: Model, batch: Batch, objective: Objective) -> Float[Tens
 
     For rows without a label the former is log p(x), and the latter 0: they say nothing of classes.
     """
-    joint = model.log_likelihood(batch)
+    joint = model.log_prob(batch)
     if objective == "generative":
         return joint
     if batch.labels is None:
         raise ValueError("objective 'discriminative' is of labels, but these rows have none")
-    marginal = model.log_likelihood(replace(batch, labels=None))
+    marginal = model.log_prob(replace(batch, labels=None))
     # Impossible rows have no classes; the difference of two infinities would be NaN.
     possible = (batch.labels >= 0) & (marginal > -torch.inf)
     return torch.where(possible, joint - torch.where(possible, marginal, 0.0), 0.0)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
+from einet.layers.parameter import canonicalize
 from einet.models.record import write_model
 from einet.structures import RegionGraph
 
@@ -28,16 +29,11 @@ class Model(Distribution):
     #: Whether the leaves have been set from data; :func:`einet.fit` does so otherwise.
     initialized: bool
 
-    def log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, " batch"]:
-        return self.log_likelihood(x.cells if isinstance(x, Batch) else x, observed)
-
-    log_prob.__doc__ = Distribution.log_prob.__doc__
-
-    @abstractmethod
-    def log_likelihood(
+    def forward(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        """What learning maximises: the log density, jointly with class labels where given."""
+        """``model(x)`` is ``model.log_prob(x)``."""
+        return self.log_prob(x, observed, labels=labels)
 
     @abstractmethod
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Model:
@@ -93,6 +89,25 @@ class Model(Distribution):
     def num_parameters(self) -> int:
         """How many numbers the model keeps as parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    # Torch puts plain parameters in the place of canonical ones here and there: in pickles, where
+    # a state is assigned, and on devices that no parameter can be moved to in place.
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Model:
+        super()._apply(fn, recurse)
+        canonicalize(self)
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        canonicalize(self)
+
+    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
+        result = super().load_state_dict(*arguments, **options)
+        canonicalize(self)
+        return result
+
+    load_state_dict.__doc__ = nn.Module.load_state_dict.__doc__
 
     @abstractmethod
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:

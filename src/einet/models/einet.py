@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parametrize
 
 from einet._checks import as_int
 from einet.data.batch import Batch, as_batch
-from einet.engine import autograd, replay
+from einet.engine import replay
 from einet.engine.initialize import initialize_leaves
 from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.engine.m_step import m_step
 from einet.engine.pseudo_counts import check_pseudo_counts
-from einet.engine.root import class_posterior, log_sum_classes, mask_classes
+from einet.engine.root import join, responsibilities
 from einet.engine.statistics import EinetStatistics
+from einet.engine.tracing import eagerly, is_traced
 from einet.families import ExponentialFamily, check_registered
+from einet.inference.distribution import Distribution
 from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_families, check_sums, steep_leaves
+from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
@@ -108,7 +111,7 @@ class Einet(EinetDistribution, Model):
         self.precision = precision
         uniform = torch.full((num_classes,), -math.log(num_classes), dtype=dtype)
         if num_classes > 1:
-            self.log_class_prior = nn.Parameter(uniform)
+            self.log_class_prior = CanonicalParameter(uniform)
         else:
             self.register_buffer("log_class_prior", uniform)
         self.initialized = False
@@ -135,54 +138,37 @@ class Einet(EinetDistribution, Model):
 
     # -- densities -----------------------------------------------------------------------------
 
-    def log_likelihood(
+    def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        """What learning maximises: log p(x, c) where the class is known, log p(x) elsewhere."""
-        fast, given = self.is_fused, None
-        if fast and self._tracked:
-            given = autograd.parameters(self)
-            fast = given is not None
-        batch = self.as_batch(x, observed, labels=labels, scan=not fast)
-        if not fast or not len(batch):
-            return self.differentiable_log_likelihood(batch)
-        if given is not None:
-            return autograd.log_likelihood(self, batch, given)
+        if is_traced():
+            return eagerly(self.log_prob, x, observed, labels=labels)
+        batch = self.as_batch(
+            x, observed, labels=labels, scan=not self.is_fused, differentiable=True
+        )
+        if not self.is_fused or not len(batch) or self.is_tracked(batch):
+            return self.batch_log_prob(batch).to(self.dtype)
         pieces = self.pieces(len(batch))
         if len(pieces) == 1:
-            return replay.log_likelihood(self, batch)
-        return torch.cat([replay.log_likelihood(self, batch[piece]) for piece in pieces])
+            return replay.log_prob(self, batch)
+        return torch.cat([replay.log_prob(self, batch[piece]) for piece in pieces])
 
-    def differentiable_log_likelihood(self, batch: Batch) -> Float[Tensor, " batch"]:
-        """The same for checked data, with gradients where those are on."""
-        joint = self._class_log_prob(batch) + self.log_class_prior.double().unsqueeze(-1)
-        joint = joint if batch.labels is None else mask_classes(joint, batch.labels)
-        return log_sum_classes(joint).to(self.dtype)
+    log_prob.__doc__ = Distribution.log_prob.__doc__
 
     def class_log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """log p(x | c) for every class."""
-        return self._class_log_prob(self.as_batch(x, observed)).T.to(self.dtype)
+        if is_traced():
+            return eagerly(self.class_log_prob, x, observed)
+        batch = self.as_batch(x, observed, differentiable=True)
+        return self.class_roots(batch).T.to(self.dtype)
 
     def class_posterior(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
         """p(c | x) for every class; the class prior where p(x) = 0."""
-        root = self._class_log_prob(self.as_batch(x, observed))
-        joint = root + self.log_class_prior.double().unsqueeze(-1)
-        return class_posterior(joint, self.log_class_prior).T.to(self.dtype)
-
-    def _class_log_prob(self, batch: Batch) -> Float[Tensor, "classes batch"]:
-        if self._tracked and len(batch):
-            return self.circuit(*self.leaf(batch.x, batch.observed))
-        with torch.no_grad():
-            parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
-        return torch.cat(parts, 1) if parts else self.log_class_prior.new_empty(self.num_classes, 0)
-
-    def propagate(
-        self,
-        v: Float[Tensor, "leaf_nodes leaves batch"],
-        m: Float[Tensor, "leaf_nodes batch"],
-    ) -> Float[Tensor, "batch classes"]:
-        """Log values of the roots from given leaf values ``v·exp(m)``: the circuit alone."""
-        return self.circuit(v, m).T
+        if is_traced():
+            return eagerly(self.class_posterior, x, observed)
+        batch = self.as_batch(x, observed, differentiable=True)
+        joint = join(self.class_roots(batch), self.log_class_prior)
+        return responsibilities(joint, self.log_class_prior).T.to(self.dtype)
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -293,11 +279,6 @@ class Einet(EinetDistribution, Model):
         m_step(self, statistics, step_size, prior)
 
     # -- what else there is to know ------------------------------------------------------------
-
-    @property
-    def _tracked(self) -> bool:
-        """Whether gradients are asked for."""
-        return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
 
     def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device."""

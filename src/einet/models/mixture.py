@@ -11,19 +11,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet.data.batch import Batch, as_batch, as_weights
+from einet.engine.m_step import update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
-from einet.families.simplex import floored_simplex
+from einet.engine.tracing import eagerly, is_traced
+from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
-from einet.kernels.update import RELATIVE_FLOOR
+from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
 
 __all__ = ["Mixture"]
-
-# The floor is so low that the first round finds all weights below it, but for a share of 1e-6.
-_ROUNDS = 3
 
 
 class Mixture(MixtureDistribution, Model):
@@ -68,7 +68,8 @@ class Mixture(MixtureDistribution, Model):
         if not bool(given.sum() > 0):
             raise ValueError("weights must not all be 0")
         logs = (given.double() / given.double().sum()).log()
-        self.log_weights = nn.Parameter(logs.to(self.models[0].dtype).to(self.models[0].device))
+        logs = logs.to(self.models[0].dtype).to(self.models[0].device)
+        self.log_weights = CanonicalParameter(logs)
 
     @property
     def models(self) -> list[Model]:
@@ -83,25 +84,30 @@ class Mixture(MixtureDistribution, Model):
     def dtype(self) -> torch.dtype:
         return self.models[0].dtype
 
-    def log_likelihood(
+    def log_prob(
         self, x: Any, observed: Any = None, *, labels: Any = None
     ) -> Float[Tensor, " batch"]:
-        batch = self.as_batch(x, observed, labels=labels)
-        return torch.logsumexp(self.component_log_prob(batch), 0).to(self.dtype)
+        if is_traced():
+            return eagerly(self.log_prob, x, observed, labels=labels)
+        batch = self.as_batch(x, observed, labels=labels, differentiable=True)
+        return self.batch_log_prob(batch).to(self.dtype)
+
+    log_prob.__doc__ = Distribution.log_prob.__doc__
+
+    def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
+        return log_sum(self.component_log_prob(batch))
 
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
         """log w_m p_m(x) of every component (float64)."""
-        logs = [model.log_prob(batch).double() for model in self.models]
-        return torch.stack(logs) + self.log_weights.double().unsqueeze(-1)
+        logs = [model.log_prob(batch) for model in self.models]
+        return join(torch.stack(logs), self.log_weights)
 
     def responsibilities(self, x: Any, observed: Any = None) -> Float[Tensor, "batch components"]:
         """The posterior probability of each component; the weights where p(x) = 0."""
         batch = self.as_batch(x, observed)
         with torch.no_grad():
             joint = self.component_log_prob(batch)
-        instead = self.log_weights.detach().double().unsqueeze(-1)
-        joint = torch.where(joint.amax(0) > -torch.inf, joint, instead)
-        return joint.softmax(0).T.to(self.dtype)
+            return responsibilities(joint, self.log_weights.double()).T.to(self.dtype)
 
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Mixture:
         """Set the leaves of every component from data, each with a seed of its own."""
@@ -126,22 +132,18 @@ class Mixture(MixtureDistribution, Model):
         """Expected statistics; a component counts each row by its responsibility for it."""
         batch = self.as_batch(x, observed, labels=labels, weights=weights)
         joint = self.component_log_prob(batch)
-        log_likelihood = torch.logsumexp(joint, 0)
-        ones = torch.ones_like(log_likelihood)
-        row_weight = ones if batch.weights is None else batch.weights
-        share = torch.where(log_likelihood > -torch.inf, joint - log_likelihood, -torch.inf).exp()
-        share = share * row_weight
+        log_prob, share, row_weights = share_out(joint, batch.weights)
         old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
         parts: list[Statistics] = [
             model.e_step(replace(batch, weights=part), into=statistic)
             for model, part, statistic in zip(self.models, share, old, strict=True)
         ]
         if not isinstance(into, MixtureStatistics):
-            zero = log_likelihood.new_zeros(3)
+            zero = log_prob.new_zeros(3)
             counts = share.new_zeros(len(self.models))
             into = MixtureStatistics(zero[0], zero[1], zero[2], parts, counts)
         into.counts += share.sum(1)
-        into.add_rows(log_likelihood, row_weight)
+        into.add_rows(log_prob, row_weights)
         return into
 
     @torch.no_grad()
@@ -161,13 +163,7 @@ class Mixture(MixtureDistribution, Model):
         self, counts: Float[Tensor, " components"], step_size: float | Tensor = 1.0
     ) -> None:
         """The M-step of the weights, given how often each component was chosen."""
-        old = self.log_weights.double().exp()
-        # Looking whether more rounds are needed would wait for a GPU.
-        rounds = _ROUNDS if counts.is_cuda else None
-        target = floored_simplex(counts, RELATIVE_FLOOR / len(self.models), rounds)
-        size = step_size.to(target) if isinstance(step_size, Tensor) else step_size
-        new = torch.lerp(old, target, size).log()
-        self.log_weights.copy_(torch.where(counts.sum() > 0, new, self.log_weights))
+        update_log_weights(self.log_weights, counts, step_size)
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         components = [model.describe(graphs) for model in self.models]

@@ -218,27 +218,6 @@ class TestSeveralFamilies:
 
 class TestLayer:
     @on_devices
-    @pytest.mark.parametrize("family", [einet.Gaussian(), MIXED], ids=["one", "several"])
-    def test_gradients(self, family, device: str) -> None:
-        both = Both(graph_of(3, 1, 4), family, 3, device, mixed_rows(40, 1))
-        x = mixed_rows(11)
-        weight = torch.rand(both.fused.leaf.num_nodes, 3, 11)
-        with dispatch.backend("triton"):
-            v, _ = both.fused.leaf(x.to(device), ~x.isnan().to(device))
-            (v * weight.to(device)).sum().backward()
-        v, _ = both.exact.leaf(x, ~x.isnan())
-        (v * weight.double()).sum().backward()
-        for mine, other in zip(
-            both.fused.leaf.parameters(), both.exact.leaf.parameters(), strict=True
-        ):
-            assert mine.grad is not None
-            assert other.grad is not None
-            size = other.grad.abs().max().item()
-            torch.testing.assert_close(
-                mine.grad.cpu().double(), other.grad, rtol=1e-4, atol=1e-5 * (1 + size)
-            )
-
-    @on_devices
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_a_step_size_on_the_device(self, dtype: torch.dtype, device: str) -> None:
         for family in (einet.Gaussian(), einet.Categorical(2), einet.Bernoulli()):

@@ -37,23 +37,23 @@ def finish(
     classes, batch = root.v.shape[1:]
     C = triton.next_power_of_2(classes)
     block = max(1, min(triton.next_power_of_2(batch), 1024, 4096 // C))
-    log_likelihood = torch.empty(batch, dtype=torch.float64, device=root.v.device)
+    log_prob = torch.empty(batch, dtype=torch.float64, device=root.v.device)
     sums = torch.empty(3 + classes, dtype=torch.float64, device=root.v.device)
-    absent = log_likelihood
+    absent = log_prob
     _finish[(1,)](
         root.v, root.m, log_prior,
         absent if labels is None else labels, absent if weights is None else weights,
-        absent if gradient is None else gradient, log_likelihood, sums,
+        absent if gradient is None else gradient, log_prob, sums,
         batch, root.v.stride(1), 0 if gradient is None else gradient.stride(0), classes,
         LABELS=labels is not None, WEIGHTS=weights is not None, BACKWARD=gradient is not None,
         C=C, B_BLOCK=block, num_warps=8 if C * block >= 1024 else 4,
     )  # fmt: skip
-    return log_likelihood, sums
+    return log_prob, sums
 
 
 @triton.jit
 def _finish(
-    v, m, log_prior, labels, weights, gradient, log_likelihood, sums, B, v_class, g_class, classes,
+    v, m, log_prior, labels, weights, gradient, log_prob, sums, B, v_class, g_class, classes,
     LABELS: tl.constexpr, WEIGHTS: tl.constexpr, BACKWARD: tl.constexpr,
     C: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -79,7 +79,7 @@ def _finish(
         share = tl.exp(joint - tl.where(possible, largest, 0.0)[None, :])
         norm = tl.sum(share, 0)
         result = tl.where(possible, largest + tl.log(tl.where(possible, norm, 1.0)), float("-inf"))
-        tl.store(log_likelihood + b, result, mask=inside)
+        tl.store(log_prob + b, result, mask=inside)
         weight = tl.where(inside, 1.0, 0.0).to(tl.float64)
         if WEIGHTS:
             weight = tl.load(weights + b, mask=inside, other=0.0).to(tl.float64)

@@ -1,0 +1,83 @@
+"""Canonical parameters: probabilities and moments, which no gradient step may touch."""
+
+from __future__ import annotations
+
+import sys
+
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
+
+__all__ = ["CanonicalParameter", "canonicalize", "release"]
+
+_REFUSAL = (
+    "canonical parameters take no gradients: they are probabilities and moments, and a gradient "
+    "step would leave a model that is not normalised. Make the optimiser inside "
+    "`with einet.unconstrained(model):`, or train with einet.fit(model, x, "
+    "optimizer=einet.Gradient(torch.optim.Adam))"
+)
+
+# Frames that may lie between the question and an optimiser: checks of types, in tests.
+_MOST_FRAMES = 8
+
+
+class CanonicalParameter(nn.Parameter):
+    """A parameter in the form that EM updates: it asks for no gradients, and refuses to.
+
+    So queries record nothing, and an optimiser over such parameters fails as soon as it is made:
+    every ``torch.optim.Optimizer`` asks each tensor whether it is a leaf.
+    """
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> CanonicalParameter:
+        if requires_grad:
+            raise RuntimeError(_REFUSAL)
+        return super().__new__(cls, data.detach(), False)
+
+    @property
+    def is_leaf(self) -> bool:  # type: ignore[override]
+        if _asked_by_an_optimiser():
+            raise RuntimeError(_REFUSAL)
+        return True
+
+    def requires_grad_(self, requires_grad: bool = True) -> CanonicalParameter:
+        if requires_grad:
+            raise RuntimeError(_REFUSAL)
+        return self
+
+    @property
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+
+def _asked_by_an_optimiser() -> bool:
+    """Whether ``Optimizer.add_param_group`` is asking; modules and torch.export ask as well."""
+    frame = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "add_param_group":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def canonicalize(model: nn.Module) -> None:
+    """Make parameters without gradients canonical: torch replaces some kinds by plain ones."""
+    for module in model.modules():
+        if isinstance(module, ParametrizationList):
+            continue
+        for name, parameter in module._parameters.items():
+            if parameter is None or parameter.requires_grad:
+                continue
+            if not isinstance(parameter, CanonicalParameter):
+                module._parameters[name] = CanonicalParameter(parameter)
+
+
+def release(module: nn.Module, name: str) -> nn.Parameter:
+    """Put a plain parameter with gradients in the place of a canonical one."""
+    plain = nn.Parameter(module._parameters[name].detach())  # type: ignore[union-attr]
+    module._parameters[name] = plain
+    return plain
