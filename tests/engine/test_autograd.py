@@ -15,9 +15,10 @@ from torch.autograd import forward_ad, gradcheck
 
 import einet
 from einet.data.batch import as_batch
-from einet.engine import autograd, passes
+from einet.engine import autograd
 from einet.kernels import dispatch
 from einet.layers import Circuit
+from tests.budgets import limit
 from tests.kernels.triton.leaf_check import interpreted
 from tests.learning.complete import Complete
 from tests.oracle import CONTINUOUS, DISCRETE, close, random_model, random_rows, tracked
@@ -227,7 +228,7 @@ def test_large_batches_are_cut_forwards_and_backwards(monkeypatch):
         sizes.append(batch)
         return empty_values(circuit, batch, *arguments)
 
-    monkeypatch.setattr(passes, "_CPU_PIECE_BYTES", 1)
+    limit(monkeypatch, "values")
     monkeypatch.setattr(Circuit, "empty_values", counted)
     in_pieces = gradients()
     # Each row once forwards and once backwards, never more than a piece at a time.
@@ -249,7 +250,7 @@ def test_values_are_kept_of_one_piece_only(monkeypatch):
 
     monkeypatch.setattr(autograd, "_Call", noted)
     model.class_roots(batch)
-    monkeypatch.setattr(passes, "_CPU_PIECE_BYTES", 1)
+    limit(monkeypatch, "values")
     model.class_roots(batch)
     assert [each.values is None for each in calls] == [False, True]
 
@@ -281,7 +282,7 @@ def test_gradients_equal_those_of_float64(same: bool, cut: bool, monkeypatch):
     weight = torch.rand(70, generator=torch.Generator().manual_seed(1)) - 0.3
     rows, exact_rows = x.clone().requires_grad_(), x.double().requires_grad_()
     if cut:
-        monkeypatch.setattr(passes, "_CPU_PIECE_BYTES", 1)
+        limit(monkeypatch, "values")
     with dispatch.backend("triton"):
         result = model.log_prob(rows, labels=labels)
         if same:

@@ -15,7 +15,7 @@ from tests.inference.test_mode import best_point
 from tests.inference.test_sampling import check_counts
 from tests.kernels.triton.leaf_check import DEVICES
 from tests.layers.shared_layer import SharedCompiler, SharedLayer
-from tests.oracle import NAN, Joint, Oracle, close, random_model, random_rows
+from tests.oracle import NAN, Joint, Oracle, close, random_model, random_rows, tracked
 from tests.twins import Twins, engine, near
 
 # Triton's interpreter warns of what is computed for lanes that are masked out.
@@ -102,7 +102,9 @@ def test_statistics_and_a_step(graph: str):
 def test_gradients(graph: str):
     model = own_model(graph)
     x = rows_of(model)
-    model.log_prob(x).sum().backward()
+    # Its plain parameters have become canonical ones, which ask for no gradients.
+    assert not model.log_prob(x).requires_grad
+    tracked(model).log_prob(x).sum().backward()
     statistics = model.e_step(x)
     for layer, statistic in zip(model.circuit.sum_layers, statistics.weights, strict=True):
         close(layer.weight.grad, statistic)

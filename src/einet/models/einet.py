@@ -27,7 +27,7 @@ from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_families, check_sums, steep_leaves
-from einet.layers.parameter import CanonicalParameter
+from einet.layers.parameter import CanonicalParameter, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
@@ -115,6 +115,10 @@ class Einet(EinetDistribution, Model):
         else:
             self.register_buffer("log_class_prior", uniform)
         self.initialized = False
+        for parameter in self.parameters():
+            # A kind of layer from outside the library may have made plain ones.
+            parameter.requires_grad_(False)
+        canonicalize(self)
         if dtype is not None:
             # Cast before drawing: weights drawn in float32 would not add up to 1 in float64.
             self.to(dtype)
