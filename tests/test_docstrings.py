@@ -29,6 +29,12 @@ def definitions(
     """A module or class with all that is public in it; not what functions define inside."""
     yield name, node
     for inner in node.body:
+        if isinstance(inner, ast.FunctionDef) and any(
+            isinstance(decorator, ast.Attribute) and decorator.attr == "setter"
+            for decorator in inner.decorator_list
+        ):
+            # What it sets is said where it is read.
+            continue
         if isinstance(inner, ast.ClassDef | ast.FunctionDef) and not inner.name.startswith("_"):
             if isinstance(inner, ast.ClassDef):
                 yield from definitions(inner, inner.name)

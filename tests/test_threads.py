@@ -55,9 +55,6 @@ def make(kind: str) -> tuple[einet.Model, Tensor]:
     graph = einet.random_trees(3, depth=1, replicas=2)
     families = [einet.Binomial(3), einet.Categorical(3), einet.Gaussian()]
     models = [random_model(graph, families, 3, seed=seed) for seed in range(3)]
-    for model in models:
-        # Recording gradients in several threads may hang within torch: see docs/threads.md.
-        model.requires_grad_(False)
     x = random_rows(models[0], 12)
     if kind == "Einet":
         return models[0], x

@@ -55,7 +55,9 @@ def same(one: Model, two: Model) -> bool:
 # -- mini-batches ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("learner", [StochasticEM(0.5), Gradient(torch.optim.SGD, lr=0.5)], ids=str)
+@pytest.mark.parametrize(
+    "learner", [StochasticEM(0.5), Gradient(torch.optim.SGD, lr=0.5)], ids=["EM", "SGD"]
+)
 def test_one_row_more_than_full_batches(learner: Any):
     """A last mini-batch of one row would move everything towards that row."""
     generator = torch.Generator().manual_seed(0)

@@ -195,7 +195,7 @@ class TogetherTrainee(Trainee):
         return f" of cluster {self.numbers[number]}, of {len(self.members[number])} rows"
 
     def state(self) -> LearnerState:
-        tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers().items()}
+        tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers.items()}
         for place, einet in enumerate(self.einets):
             for number, tensor in enumerate(numbers_of(einet)):
                 tensors[f"best.{place}.{number}"] = tensor

@@ -92,6 +92,7 @@ class LoaderRows(RowStream):
         return batch.to(self.device)
 
     def steps(self, batch_size: int) -> int | None:
+        """The number of batches that the loader makes; None where it does not know."""
         try:
             return len(self._loader)  # type: ignore[arg-type]
         except TypeError:
@@ -99,6 +100,7 @@ class LoaderRows(RowStream):
             return None
 
     def mini_batches(self, batch_size: int, generator: torch.Generator | None) -> Iterator[Batch]:
+        """The loader's batches in its order; the last two may share their rows."""
         before: Batch | None = None
         last: Batch | None = None
         for batch in self:
@@ -124,6 +126,7 @@ class LoaderRows(RowStream):
         return _joined(parts)
 
     def checksum(self) -> str:
+        """Raises: nobody can tell the rows of a loader from others without reading them all."""
         raise ValueError(
             f"checkpoint needs rows that can be told from others; {self._name} is a loader. Give "
             "the rows themselves, or train without a checkpoint"

@@ -184,9 +184,11 @@ class Rows(RowStream):
             yield self.as_seen(part)
 
     def steps(self, batch_size: int) -> int:
+        """The number of mini-batches in an epoch."""
         return -(-len(self) // batch_size)
 
     def mini_batches(self, batch_size: int, generator: torch.Generator | None) -> Iterator[Batch]:
+        """All rows in mini-batches equal up to one row; without a generator in their order."""
         order = None
         if generator is not None:
             order = torch.randperm(len(self), generator=generator)
@@ -194,6 +196,7 @@ class Rows(RowStream):
         return self.batches(even_parts(len(self), batch_size), order)
 
     def some(self, most: int, generator: torch.Generator) -> Batch:
+        """At most so many rows, drawn at random, as the model sees them."""
         given = self.given
         if len(given) > most:
             chosen = torch.randperm(len(given), generator=generator)[:most]
@@ -224,6 +227,7 @@ class Rows(RowStream):
             yield x if part.observed is None else torch.where(part.observed, x, 0.0)
 
     def checksum(self) -> str:
+        """A digest of all bytes that were given, and of what the transform makes of a few rows."""
         digest, given = hashlib.sha256(), self.given
         for tensor in (given.x, given.observed, given.labels, given.weights):
             digest.update(repr(None if tensor is None else (tensor.shape, tensor.dtype)).encode())

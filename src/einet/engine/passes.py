@@ -94,7 +94,8 @@ class Layers(nn.Module, ABC):
 
     def is_tracked(self, batch: Batch) -> bool:
         """Whether derivatives are asked for, in the parameters or in the rows."""
-        if forward_ad.unpack_dual(batch.x).tangent is not None:
+        forwards = forward_ad._current_level >= 0
+        if forwards and forward_ad.unpack_dual(batch.x).tangent is not None:
             # There are none in forward mode; autograd says so.
             return True
         if not torch.is_grad_enabled():

@@ -92,7 +92,7 @@ class Loop:
         self._copied = time.perf_counter()
         self._best = [self._best_so_far(history) for history in self.histories]
         self._waiting = [True] * trainee.count
-        self._unread: list[tuple[Tensor, Tensor, float]] = []
+        self._unread: list[tuple[Tensor, float]] = []
         self.stopped_by_callback = False
 
     @staticmethod
@@ -135,7 +135,7 @@ class Loop:
             # What was learnt since the last full epoch may be of use; its number is not.
             self._stop("interrupted")
             return True
-        self._unread.append((means, self.trainee.soundness(), time.perf_counter() - began))
+        self._unread.append((means, time.perf_counter() - began))
         self.done += 1
         self.watch.epoch()
         if scores is not None:
@@ -163,12 +163,10 @@ class Loop:
         """Read what was measured since the last time: on a GPU that waits."""
         if not self._unread:
             return
-        means = self._sound(torch.stack([mean for mean, _, _ in self._unread]))
-        self._sound(torch.stack([sound for _, sound, _ in self._unread]))
+        means = self._sound(torch.stack([mean for mean, _ in self._unread]))
+        self._sound(self.trainee.soundness())
         first = self.done - len(self._unread)
-        for place, (row, (_, _, seconds)) in enumerate(
-            zip(means.tolist(), self._unread, strict=True)
-        ):
+        for place, (row, (_, seconds)) in enumerate(zip(means.tolist(), self._unread, strict=True)):
             size = self.trainee.step_size(first + place, self.epochs)
             for history, mean, waiting in zip(self.histories, row, self._waiting, strict=True):
                 if waiting:

@@ -5,49 +5,58 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Snapshot", "restore_numbers"]
+__all__ = ["Snapshot", "numbers_by_name", "restore_numbers"]
+
+
+def numbers_by_name(model: nn.Module) -> dict[str, Tensor]:
+    """What is learnt or read off data, by name; indices follow from the structure."""
+    state = model.state_dict()
+    return {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
 
 
 @torch.no_grad()
 def restore_numbers(model: nn.Module, numbers: dict[str, Tensor]) -> None:
     """Give a model those numbers of an earlier state that it has under the same names."""
-    for name, tensor in model.state_dict().items():
+    for name, tensor in numbers_by_name(model).items():
         if name in numbers and numbers[name].shape == tensor.shape:
             tensor.copy_(numbers[name])
 
 
 class Snapshot:
-    """A copy of a model's state to go back to.
+    """A copy of a model's numbers to go back to.
 
     Args:
-        model: The model, as it is now.
+        model: The model, as it is now. Its tensors must stay where they are.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self.state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        # Found once: a state dictionary takes as long as some epochs on a GPU.
+        self._here = numbers_by_name(model)
+        #: The copies, by name.
+        self.numbers = {name: tensor.clone() for name, tensor in self._here.items()}
         #: When the copy was made, for error messages.
         self.since = "before training"
 
+    @torch.no_grad()
     def take(self, since: str) -> None:
         """Copy the present state."""
-        for name, tensor in self._model.state_dict().items():
-            self.state[name].copy_(tensor)
+        _copy(self.numbers, self._here)
         self.since = since
 
     @torch.no_grad()
     def restore(self) -> None:
         """Go back to the copied state."""
-        for name, tensor in self._model.state_dict().items():
-            tensor.copy_(self.state[name])
-
-    def numbers(self) -> dict[str, Tensor]:
-        """What is learnt or read off data, by name; indices follow from the structure."""
-        return {name: tensor for name, tensor in self.state.items() if tensor.is_floating_point()}
+        _copy(self._here, self.numbers)
 
     def load(self, numbers: dict[str, Tensor]) -> None:
-        """Take :meth:`numbers` of another time as the copy."""
-        for name, tensor in self.numbers().items():
+        """Take the numbers of another time as the copy."""
+        for name, tensor in self.numbers.items():
             if name not in numbers or numbers[name].shape != tensor.shape:
                 raise ValueError(f"checkpoint: the state of {name} is missing or of another shape")
             tensor.copy_(numbers[name])
+
+
+def _copy(to: dict[str, Tensor], source: dict[str, Tensor]) -> None:
+    """One launch for all of them, rather than one for each."""
+    pairs = [(to[name], source[name]) for name in to]
+    torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))  # type: ignore[attr-defined]

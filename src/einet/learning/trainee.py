@@ -201,9 +201,9 @@ class SnapshotTrainee(Trainee):
         return self.last.since if self.best is None else self.best.since
 
     def state(self) -> LearnerState:
-        tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers().items()}
+        tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers.items()}
         if self.best is not None:
-            tensors |= {f"best.{name}": tensor for name, tensor in self.best.numbers().items()}
+            tensors |= {f"best.{name}": tensor for name, tensor in self.best.numbers.items()}
         return {}, tensors
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -147,10 +147,10 @@ class Einet(EinetDistribution, Model):
     ) -> Float[Tensor, " batch"]:
         if is_traced():
             return eagerly(self.log_prob, x, observed, labels=labels)
-        batch = self.as_batch(
-            x, observed, labels=labels, scan=not self.is_fused, differentiable=True
-        )
-        if not self.is_fused or not len(batch) or self.is_tracked(batch):
+        # Asked once: on a small circuit the GPU waits for every microsecond spent here.
+        is_fused = self.is_fused
+        batch = self.as_batch(x, observed, labels=labels, scan=not is_fused, differentiable=True)
+        if not is_fused or not len(batch) or self.is_tracked(batch):
             return self.batch_log_prob(batch).to(self.dtype)
         pieces = self.pieces(len(batch))
         if len(pieces) == 1:
