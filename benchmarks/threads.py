@@ -1,8 +1,8 @@
 """One model, many threads: how many questions a second are answered.
 
-Every thread asks the same model, one question after the other, each of a small batch of rows with
-half of their cells missing. Torch computes each call with one thread of its own, so that what is
-gained comes from ours. A row holds the calls a second of one question with so many threads, and
+Every thread asks the same model, one question after the other, each of a batch of rows with half of
+their cells missing, few or many. Torch computes each call with one thread of its own, so that what
+is gained comes from ours. A row holds the calls a second of one question with so many threads, and
 the ratio to one thread; the file says on how many cores.
 
     python benchmarks/threads.py             # -> results/threads.json
@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +38,7 @@ QUESTIONS: dict[str, Callable[[einet.Model, torch.Tensor], torch.Tensor]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description="Ask one model from many threads.")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--rows", type=int, default=100, help="rows in a question")
+    parser.add_argument("--rows", type=int, nargs="+", default=[100, 5000], help="in a question")
     parser.add_argument("--variables", type=int, default=64)
     parser.add_argument("--num-sums", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=10.0, help="time for each measurement")
@@ -47,23 +48,27 @@ def main() -> None:
     if args.quick:
         args.seconds = min(args.seconds, 1.0)
     torch.set_num_threads(1)
-    model, x = build(args)
     rows = []
-    for name, ask in QUESTIONS.items():
-        rows += measure(name, lambda ask=ask: ask(model, x), args)
+    for number in args.rows:
+        model, x = build(args, number)
+        for name, ask in QUESTIONS.items():
+            measured = measure(name, lambda ask=ask, m=model, x=x: ask(m, x), args)
+            rows += [{"rows": number, **row} for row in measured]
+            for row in rows[-len(measured) :]:
+                print(row, flush=True)
     if not args.quick:
         args.output.write_text(
             json.dumps({"machine": machine(args), "rows": rows}, indent=1) + "\n"
         )
 
 
-def build(args: argparse.Namespace) -> tuple[einet.Einet, torch.Tensor]:
+def build(args: argparse.Namespace, rows: int) -> tuple[einet.Einet, torch.Tensor]:
     """A model with variables of three families, and rows with holes."""
     kinds = [einet.Gaussian(), einet.Categorical(5), einet.Bernoulli()]
     families = [kinds[variable % 3] for variable in range(args.variables)]
     graph = einet.random_trees(args.variables, depth=3, replicas=5)
     model = einet.Einet(graph, families, args.num_sums)
-    x = model.sample(args.rows, seed=0)
+    x = model.sample(rows, seed=0)
     hidden = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.5
     return model, torch.where(hidden, torch.nan, x)
 
@@ -77,7 +82,6 @@ def measure(name: str, ask: Callable[[], object], args: argparse.Namespace) -> l
         alone = rows[0]["calls_per_s"] if rows else rate
         row = {"question": name, "threads": threads, "calls_per_s": round(rate, 2)}
         rows.append(row | {"ratio": round(rate / alone, 2)})
-        print(rows[-1])
     return rows
 
 
@@ -113,7 +117,7 @@ def machine(args: argparse.Namespace) -> dict:
         "processor": platform.processor() or platform.machine(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "command": "python benchmarks/threads.py",
+        "command": " ".join(["python benchmarks/threads.py", *sys.argv[1:]]),
         "settings": settings,
     }
 

@@ -47,6 +47,8 @@ class Circuit(nn.Module):
         super().__init__()
         self.num_leaf_nodes = len(graph.leaves)
         self.num_leaves, self.num_sums, self.num_classes = num_leaves, num_sums, num_classes
+        #: Entries reserved for a node of the body.
+        self.width = max(num_leaves, num_sums)
         compiler = COMPILERS[sums](graph, num_leaves, num_sums, num_classes, steep)
         self.num_body, self.num_top = compiler.size["body"], compiler.size["top"]
         #: How exactly the fused kernels compute.
@@ -72,7 +74,7 @@ class Circuit(nn.Module):
         new = Circuit.__new__(Circuit)
         nn.Module.__init__(new)
         new.num_leaf_nodes = self.num_leaf_nodes * times
-        new.num_leaves, new.num_sums = self.num_leaves, self.num_sums
+        new.num_leaves, new.num_sums, new.width = self.num_leaves, self.num_sums, self.width
         new.num_classes, new.precision = self.num_classes, self.precision
         new.num_body, new.num_top = self.num_body * times, self.num_top * times
         new._adopt([layer.repeated(times) for layer in self.sum_layers])
@@ -86,11 +88,6 @@ class Circuit(nn.Module):
     @property
     def weights(self) -> list[Tensor]:
         return [layer.weight for layer in self.sum_layers]
-
-    @property
-    def width(self) -> int:
-        """Entries reserved for a node of the body."""
-        return max(self.num_leaves, self.num_sums)
 
     def randomize(self, generator: torch.Generator | None = None) -> None:
         """Draw every sum's weights uniformly from the simplex, where the generator is."""
