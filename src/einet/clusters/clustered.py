@@ -140,6 +140,7 @@ class ClusteredEinet(Mixture):
 
     @property
     def num_clusters(self) -> int:
+        """C, the number of components."""
         return len(self.components)
 
     @property
@@ -181,10 +182,10 @@ class ClusteredEinet(Mixture):
         return first.device.type != "cuda" or computed or first.is_tracked(batch)
 
     def _stand_in(self) -> StandIn:
-        found = _stand_ins.get(self)
-        if found is None or not found.serves(self.einets[0]):
-            found = _stand_ins[self] = StandIn(self.einets[0])
-        return found
+        known = _stand_ins.get(self)
+        if known is None or not known.serves(self.einets[0]):
+            known = _stand_ins[self] = StandIn(self.einets[0])
+        return known
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -297,10 +298,10 @@ class ClusteredEinet(Mixture):
         elif given is not None:
             assignment = given
         else:
-            found = kmeans(
+            clustering = kmeans(
                 rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
             )
-            assignment, inertia = found.assignment, found.inertia
+            assignment, inertia = clustering.assignment, clustering.inertia
         nearest = None
         if others is not None:
             nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))

@@ -66,27 +66,27 @@ class SideBySide(Layers):
     def _pairs(self, number: int, model: Einet) -> Iterator[tuple[Tensor, Tensor]]:
         """All numbers of one of the Einets, here and in a model of its own."""
         count = self.count
-        for mine, theirs in zip(self.circuit.sum_layers, model.circuit.sum_layers, strict=True):
-            here, there = mine.simplices(mine.weight), theirs.simplices(theirs.weight)
-            for a, b in zip(here, there, strict=True):
-                yield a[number::count], b
-        for mine, theirs in zip(self.leaf.leaf_blocks, model.leaf.leaf_blocks, strict=True):
-            yield mine.of_copy(number, count), theirs.by_leaf
-        for mine, theirs in zip(self.leaf.family_groups, model.leaf.family_groups, strict=True):
-            yield from zip(mine.of_copy(number, count), theirs.raw_hyper.values(), strict=True)
+        for layers, layer in zip(self.circuit.sum_layers, model.circuit.sum_layers, strict=True):
+            here, there = layers.simplices(layers.weight), layer.simplices(layer.weight)
+            for of_all, of_one in zip(here, there, strict=True):
+                yield of_all[number::count], of_one
+        for blocks, block in zip(self.leaf.leaf_blocks, model.leaf.leaf_blocks, strict=True):
+            yield blocks.of_copy(number, count), block.by_leaf
+        for groups, group in zip(self.leaf.family_groups, model.leaf.family_groups, strict=True):
+            yield from zip(groups.of_copy(number, count), group.raw_hyper.values(), strict=True)
 
     @torch.no_grad()
     def take(self, number: int, model: Einet) -> None:
         """Take the parameters of a model as those of one of the Einets, in place."""
         self.circuit.precision = model.precision
-        for mine, theirs in self._pairs(number, model):
-            mine.copy_(theirs)
+        for own, other in self._pairs(number, model):
+            own.copy_(other)
 
     @torch.no_grad()
     def give(self, number: int, model: Einet) -> None:
         """Copy the parameters of one of the Einets to a model, in place."""
-        for mine, theirs in self._pairs(number, model):
-            theirs.copy_(mine)
+        for own, other in self._pairs(number, model):
+            other.copy_(own)
 
     @torch.no_grad()
     def soundness(self) -> Float[Tensor, " count"]:
@@ -109,14 +109,14 @@ class SideBySide(Layers):
         if first.leaves is not None:
             centres = {}
             groups = zip(*(model.leaf.family_groups for model in models), strict=True)
-            for mine, theirs in zip(self.leaf.family_groups, groups, strict=True):
+            for own, other in zip(self.leaf.family_groups, groups, strict=True):
                 known = [
                     counts.leaves.at(group)
-                    for counts, group in zip(each, theirs, strict=True)
+                    for counts, group in zip(each, other, strict=True)
                     if counts.leaves is not None
                 ]
                 none = [torch.zeros_like(known[0])] * (self.count - len(known))
-                centres[mine] = torch.cat([*known, *none])
+                centres[own] = torch.cat([*known, *none])
             leaves = LeafPrior(first.leaves.count, centres)
         return PseudoCounts(first.sums, leaves, 1.0)
 

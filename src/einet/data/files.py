@@ -16,12 +16,12 @@ __all__ = ["write_tensors"]
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors on the CPU, contiguous and each in memory of its own."""
-    result, seen = {}, set()
+    result, storages = {}, set()
     for name, tensor in tensors.items():
         tensor = tensor.cpu().contiguous()
         place = tensor.untyped_storage().data_ptr()
-        result[name] = tensor.clone() if place in seen else tensor
-        seen.add(place)
+        result[name] = tensor.clone() if place in storages else tensor
+        storages.add(place)
     return result
 
 

@@ -136,10 +136,10 @@ class _Gradients(torch.autograd.Function):
                 model.leaf.statistics(values.evidence, flow, of_leaves)
             if of_x is not None:
                 of_x[rows] = input_gradient(model.leaf, flow, piece, natural).to(of_x)
-        found = [of_x, None, *(of_weights or [None] * call.num_weights)]
+        wanted = [of_x, None, *(of_weights or [None] * call.num_weights)]
         for statistic in of_leaves or []:
-            found += [statistic.weighted, -statistic.total]
-        pairs = zip(found, needed, strict=False)
+            wanted += [statistic.weighted, -statistic.total]
+        pairs = zip(wanted, needed, strict=False)
         return tuple(tensor for tensor, need in pairs if need and tensor is not None)
 
     @staticmethod

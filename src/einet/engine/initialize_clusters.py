@@ -92,13 +92,15 @@ def _averages(
     sums = torch.zeros(num, V * S, dtype=torch.float64, device=x.device)
     counts = torch.zeros(num, V, dtype=torch.float64, device=x.device)
     for part in chunks(rows, "cluster statistics", 8 * V * S):
-        seen, which = observed[part], clusters.assignment[part].to(x.device)
+        is_known, which = observed[part], clusters.assignment[part].to(x.device)
         # A product with one-hot rows adds in a fixed order, as index_add_ on a GPU does not.
         member = torch.zeros(len(which), num, dtype=torch.float64, device=x.device)
         member.scatter_(1, which.unsqueeze(1), 1.0)
-        T = family.T(torch.where(seen, x[part].double(), family.filler)) * seen.unsqueeze(-1)
+        T = family.T(torch.where(is_known, x[part].double(), family.filler)) * is_known.unsqueeze(
+            -1
+        )
         sums += member.T @ T.flatten(1)
-        counts += member.T @ seen.double()
+        counts += member.T @ is_known.double()
     sums = sums.view(num, V, S)
     overall = sums.sum(0) / counts.sum(0).clamp(min=1).unsqueeze(-1)
     return (sums + _ROWS_FROM_ALL * overall) / (counts + _ROWS_FROM_ALL).unsqueeze(-1)
@@ -110,9 +112,9 @@ def _move(
     """Move the first entries of a block's leaves in a tree towards one cluster each."""
     columns = block.columns.reshape(-1)
     # Where a variable was never observed there is nothing to move to.
-    seen = (phi != 0).any(0).any(-1)[columns]
-    mine = tree[block.leaves].repeat_interleave(block.columns.shape[1]) & seen
+    is_known = (phi != 0).any(0).any(-1)[columns]
+    moved = tree[block.leaves].repeat_interleave(block.columns.shape[1]) & is_known
     old = block.stored[: len(phi)]
     new = torch.lerp(block.family.phi_of(old.double()), phi[:, columns], _SHARE_OF_LEAVES)
     new = block.from_phi(new).to(old.dtype)
-    block.stored[: len(phi)] = torch.where(mine.unsqueeze(-1), new, old)
+    block.stored[: len(phi)] = torch.where(moved.unsqueeze(-1), new, old)

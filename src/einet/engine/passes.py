@@ -67,10 +67,12 @@ class Layers(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
+        """Where the parameters are."""
         return self.log_class_prior.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """The type of the parameters."""
         return self.log_class_prior.dtype
 
     @property

@@ -98,10 +98,10 @@ def forget(model: nn.Module) -> None:
 
 
 def _of(model: Layers) -> _Replays:
-    found = _of_models.get(model)
-    if found is None:
-        found = _of_models[model] = _Replays()
-    return found
+    known = _of_models.get(model)
+    if known is None:
+        known = _of_models[model] = _Replays()
+    return known
 
 
 class _Replays:
@@ -215,35 +215,35 @@ class _Recording:
 
     def load_prior(self, prior: PseudoCounts | None) -> None:
         """Put pseudo-counts where the recording reads them."""
-        mine = self._prior
-        if prior is None or mine is None:
+        recorded = self._prior
+        if prior is None or recorded is None:
             return
         if prior.sums is not None:
-            _put(mine.sums, prior.sums)
-        if prior.leaves is not None and mine.leaves is not None:
-            _put(mine.leaves.count, prior.leaves.count)
+            _put(recorded.sums, prior.sums)
+        if prior.leaves is not None and recorded.leaves is not None:
+            _put(recorded.leaves.count, prior.leaves.count)
             if prior.leaves.centres is not self._centres:
-                for group, place in mine.leaves.centres.items():
+                for group, place in recorded.leaves.centres.items():
                     place.copy_(prior.leaves.at(group))
                 self._centres = prior.leaves.centres
 
     def _load(self, batch: Batch) -> None:
         """Put a batch's rows where the recording reads them."""
-        rows, mine = len(batch), self.batch
+        rows, recorded = len(batch), self.batch
         if rows != len(self._top):
-            self._top = mine.x[:rows]
+            self._top = recorded.x[:rows]
         self._top.copy_(batch.x)
-        if mine.observed is not None and batch.observed is not None:
-            mine.observed[:rows].copy_(batch.observed)
-        if mine.labels is not None and batch.labels is not None:
-            mine.labels[:rows].copy_(batch.labels)
-        assert mine.weights is not None
+        if recorded.observed is not None and batch.observed is not None:
+            recorded.observed[:rows].copy_(batch.observed)
+        if recorded.labels is not None and batch.labels is not None:
+            recorded.labels[:rows].copy_(batch.labels)
+        assert recorded.weights is not None
         weighted = batch.weights is not None
         if rows != self._rows or (self._weighted and not weighted):
-            mine.weights.zero_()
-            mine.weights[:rows] = 1.0
+            recorded.weights.zero_()
+            recorded.weights[:rows] = 1.0
         if batch.weights is not None:
-            mine.weights[:rows].copy_(batch.weights)
+            recorded.weights[:rows].copy_(batch.weights)
         self._rows, self._weighted = rows, weighted
 
     def run(self, model: Any, batch: Batch) -> Tensor:

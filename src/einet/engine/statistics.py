@@ -57,10 +57,10 @@ class Statistics(ABC):
         """Add the sums of other rows."""
         pairs = list(zip(self.tensors(), other.tensors(), strict=True))
         # One launch for each type: deep circuits have hundreds of small tensors.
-        for dtype in {mine.dtype for mine, _ in pairs}:
+        for dtype in {totals.dtype for totals, _ in pairs}:
             some = [pair for pair in pairs if pair[0].dtype == dtype]
-            mine, theirs = map(list, zip(*some, strict=True))
-            torch._foreach_add_(mine, theirs)  # pyright: ignore[reportPrivateImportUsage]
+            totals, others = map(list, zip(*some, strict=True))
+            torch._foreach_add_(totals, others)  # pyright: ignore[reportPrivateImportUsage]
         return self
 
     def zero_(self) -> Statistics:

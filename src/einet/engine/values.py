@@ -20,6 +20,7 @@ class EinetValues(Values):
 
     @classmethod
     def of(cls, values: Values) -> EinetValues:
+        """A circuit's values with room for evidence."""
         return cls(values.body, values.top, values.fused, values.precision, values.kept)
 
 

@@ -65,10 +65,12 @@ class Pixels:
 
     @property
     def channels(self) -> int:
+        """The numbers of a pixel."""
         return self.shape[2]
 
     @property
     def num_variables(self) -> int:
+        """The numbers of an image."""
         return math.prod(self.shape)
 
     def to_model(

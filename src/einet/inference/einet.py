@@ -79,6 +79,7 @@ class UpwardPass:
 
     @property
     def nbytes(self) -> int:
+        """The memory that it takes."""
         nodes = (self.values.body, self.values.top)
         tensors = [tensor for each in nodes for tensor in (each.v, each.m, each.peak)]
         return sum(tensor.nbytes for tensor in [*tensors, *self.values.kept.values(), self.joint])
@@ -116,7 +117,9 @@ class EinetPosterior(Posterior):
     def _upward(self, rows: slice) -> UpwardPass:
         """The upward pass over one piece of the evidence; kept if that is all of it."""
         if rows == slice(0, len(self)):
-            return self.kept.once("upward", lambda: self._go_up(rows), lambda found: found.nbytes)
+            return self.kept.once(
+                "upward", lambda: self._go_up(rows), lambda computed: computed.nbytes
+            )
         return self._go_up(rows)
 
     def _go_up(self, rows: slice) -> UpwardPass:
@@ -129,7 +132,9 @@ class EinetPosterior(Posterior):
     def _flow(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """p_L of every leaf entry for one piece of the evidence; kept if that is all of it."""
         if rows == slice(0, len(self)):
-            return self.kept.once("flow", lambda: self._go_down(rows), lambda found: found.nbytes)
+            return self.kept.once(
+                "flow", lambda: self._go_down(rows), lambda computed: computed.nbytes
+            )
         return self._go_down(rows)
 
     def _go_down(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:

@@ -33,6 +33,7 @@ class Nodes:
 
     @classmethod
     def empty(cls, nodes: int, K: int, batch: int, like: Tensor) -> Nodes:
+        """Values yet to be written."""
         new = like.new_empty
         return cls(
             v=new(nodes, K, batch),

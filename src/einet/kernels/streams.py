@@ -29,6 +29,7 @@ class Beside:
         return self
 
     def run(self, work: Callable[[], None]) -> None:
+        """Start work that need not be waited for."""
         if self._device is None:
             work()
             return

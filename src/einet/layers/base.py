@@ -48,6 +48,7 @@ class Values:
     kept: dict[SumLayer, Tensor] = field(default_factory=dict)
 
     def space(self, name: str) -> Nodes:
+        """The nodes of a space by its name."""
         return self.top if name == "top" else self.body
 
 
@@ -64,6 +65,7 @@ class Visits:
 
     @staticmethod
     def cat(parts: list[Visits]) -> Visits:
+        """Visits one after the other."""
         return Visits(
             torch.cat([part.node for part in parts]),
             torch.cat([part.k for part in parts]),
@@ -84,6 +86,7 @@ class Descent:
     values: Values | None = None
 
     def reduce(self, terms: Tensor) -> Tensor:
+        """The sum of terms, or the largest of them."""
         return terms.amax(-1) if self.maximise else terms.sum(-1)
 
 

@@ -87,6 +87,7 @@ class Circuit(nn.Module):
 
     @property
     def weights(self) -> list[Tensor]:
+        """The weights of every layer, bottom up."""
         return [layer.weight for layer in self.sum_layers]
 
     def randomize(self, generator: torch.Generator | None = None) -> None:

@@ -88,6 +88,7 @@ class Compiler(ABC):
         """Append layers for these partitions; the node of each in ``space``."""
 
     def append(self, layer: SumLayer, space: str) -> None:
+        """Add a layer to those compiled so far."""
         self.layers.append(layer)
         self.size[space] += layer.num_nodes
 

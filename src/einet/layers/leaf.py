@@ -85,10 +85,12 @@ class LeafLayer(nn.Module):
 
     @property
     def leaf_blocks(self) -> list[LeafBlock]:
+        """The blocks of leaves alike."""
         return list(self.blocks)  # type: ignore[arg-type]
 
     @property
     def family_groups(self) -> list[FamilyGroup]:
+        """The variables by the kind of their family."""
         return list(self.groups)  # type: ignore[arg-type]
 
     def evidence(
@@ -210,6 +212,7 @@ class LeafLayer(nn.Module):
             block.update_(statistic, step_size, prior)
 
     def empty_statistics(self) -> list[LeafStatistics]:
+        """Statistics of no rows, for every block."""
         return [block.empty_statistics() for block in self.leaf_blocks]
 
     @torch.no_grad()

@@ -60,11 +60,13 @@ class FamilyGroup(nn.Module):
 
     @property
     def family(self) -> ExponentialFamily:
+        """The family with the hyper-parameters of all variables."""
         values = {name: getattr(self, name).double() for name in self._family.hyperparameters}
         return self._family.with_hyperparameters(values)
 
     @property
     def num_statistics(self) -> int:
+        """The length of T(x)."""
         return self._family.num_statistics
 
     @property
@@ -172,6 +174,7 @@ class LeafBlock(nn.Module):
 
     @property
     def group(self) -> FamilyGroup:
+        """The variables that its leaves are over."""
         return self._group[0]
 
     @property

@@ -350,7 +350,7 @@ def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) 
             return
         loop.read()
         for number, history in enumerate(loop.histories):
-            told = EpochReport(
+            of_epoch = EpochReport(
                 epoch=len(history) - 1,
                 train=history.train[-1],
                 valid=history.valid[-1] if history.valid else None,
@@ -361,8 +361,8 @@ def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) 
                 cluster=None if clusters is None else clusters[number],
             )
             for call in calls:
-                call(told)
-            if told._stop:
+                call(of_epoch)
+            if of_epoch._stop:
                 loop.stop()
 
     return report

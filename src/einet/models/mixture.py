@@ -78,6 +78,7 @@ class Mixture(MixtureDistribution, Model):
 
     @property
     def initialized(self) -> bool:  # type: ignore[override]
+        """Whether the leaves of all components have been set from data."""
         return all(model.initialized for model in self.models)
 
     @property

@@ -119,7 +119,7 @@ def maximum_spanning_tree(weight: np.ndarray) -> list[list[int]]:
         outside[node], best[node] = False, -np.inf
         nearer = outside & (weight[node] > best)
         best[nearer], towards[nearer] = weight[node][nearer], node
-    return [sorted(found) for found in neighbours]
+    return [sorted(nodes) for nodes in neighbours]
 
 
 def central_root(neighbours: list[list[int]]) -> int:

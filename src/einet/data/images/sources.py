@@ -96,8 +96,8 @@ def open_source(root: str | PathLike[str]) -> FileSource:
     """
     root = Path(root)
     if root.is_dir():
-        found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-        names = sorted(path.as_posix() for path in found if _is_image(path.as_posix()))
+        files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        names = sorted(path.as_posix() for path in files if _is_image(path.as_posix()))
         source: FileSource = FolderSource(root, names)
     elif root.is_file():
         archive = _open_archive(root)

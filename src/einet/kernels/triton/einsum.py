@@ -53,34 +53,34 @@ def forward(
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
     if is_narrow(outputs, edges):
-        kernel, how = _forward_narrow, narrow_tiles(edges)
+        kernel, tiles = _forward_narrow, narrow_tiles(edges)
     else:
-        kernel, how = _forward, _forward_tiles(num, outputs, edges.num_right, batch, precision)
-    kernel[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
+        kernel, tiles = _forward, _forward_tiles(num, outputs, edges.num_right, batch, precision)
+    kernel[(num * triton.cdiv(batch, tiles["B_BLOCK"]),)](
         weight, nodes.v, nodes.m, edges.left, edges.right_or_left, out.v, out.m, out.peak,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
         edges.num_left, edges.num_right, outputs,
-        UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **how,
+        UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
 
 def _forward_tiles(num: int, outputs: int, right: int, batch: int, precision: str) -> dict:
     """Sizes of tiles, as measured on an H200."""
     K, J = padded(outputs), padded(right)
-    how = {"K": K, "J_BLOCK": min(J, 64 if K <= 128 else 32)}
+    tiles = {"K": K, "J_BLOCK": min(J, 64 if K <= 128 else 32)}
     if K <= 16 and J <= 64:
         if num * batch >= 1 << 19:
-            return {**how, "B_BLOCK": 256, "num_warps": 4, "STAGES": 3}
-        return {**how, "B_BLOCK": 64, "num_warps": 2, "STAGES": 3}
+            return {**tiles, "B_BLOCK": 256, "num_warps": 4, "STAGES": 3}
+        return {**tiles, "B_BLOCK": 64, "num_warps": 2, "STAGES": 3}
     if K <= 32:
         block = 128 if num * batch >= 1 << 17 else 64
-        return {**how, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
+        return {**tiles, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
     if K <= 64:
         block = 128 if precision == "medium" else 64
-        return {**how, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
+        return {**tiles, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
     if K <= 128:
-        return {**how, "B_BLOCK": 64, "num_warps": 8, "STAGES": 2}
-    return {**how, "B_BLOCK": 32, "num_warps": 8, "STAGES": 1}
+        return {**tiles, "B_BLOCK": 64, "num_warps": 8, "STAGES": 2}
+    return {**tiles, "B_BLOCK": 32, "num_warps": 8, "STAGES": 1}
 
 
 @triton.jit

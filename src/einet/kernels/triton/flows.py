@@ -45,12 +45,12 @@ def backward(
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
     if is_narrow(outputs, edges):
-        kernel, how = _backward_narrow, narrow_tiles(edges)
+        kernel, tiles = _backward_narrow, narrow_tiles(edges)
     else:
-        kernel, how = _backward, _backward_tiles(num, outputs, edges.num_right, batch, precision)
-        if how["TURNED"]:
+        kernel, tiles = _backward, _backward_tiles(num, outputs, edges.num_right, batch, precision)
+        if tiles["TURNED"]:
             weight = _turned(weight)
-    blocks = triton.cdiv(batch, how["B_BLOCK"])
+    blocks = triton.cdiv(batch, tiles["B_BLOCK"])
     totals = weight.new_empty(num, blocks, outputs)
     kernel[(num * blocks,)](
         weight, nodes.v, edges.left, edges.right_or_left, sums.v, sums.peak, gradient, totals,
@@ -58,7 +58,7 @@ def backward(
         batch, nodes.v.stride(0), nodes.v.stride(1), sums.v.stride(0), sums.v.stride(1),
         gradient.stride(0), gradient.stride(1), into.stride(0), into.stride(1),
         edges.num_left, edges.num_right, outputs,
-        UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **how,
+        UNARY=edges.right is None, PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
     return totals
 
@@ -70,19 +70,19 @@ def _backward_tiles(num: int, outputs: int, right: int, batch: int, precision: s
     lie side by side. If weights need not be split, it pays to turn them round first.
     """
     J_BLOCK, K_BLOCK = min(padded(right), 64), min(padded(outputs), 64)
-    how = {"J_BLOCK": J_BLOCK, "K_BLOCK": K_BLOCK, "STAGES": 3}
-    how |= {"ONE": outputs <= 64 and right <= 64, "BY_ROW": False, "TURNED": False}
+    tiles = {"J_BLOCK": J_BLOCK, "K_BLOCK": K_BLOCK, "STAGES": 3}
+    tiles |= {"ONE": outputs <= 64 and right <= 64, "BY_ROW": False, "TURNED": False}
     if J_BLOCK <= 16:
-        return {**how, "B_BLOCK": 64, "num_warps": 2, "BY_ROW": True}
+        return {**tiles, "B_BLOCK": 64, "num_warps": 2, "BY_ROW": True}
     if J_BLOCK == 64 and K_BLOCK == 64:
         if precision == "medium":
-            return {**how, "B_BLOCK": 64, "num_warps": 4, "BY_ROW": True}
-        if precision == "high" and how["ONE"]:
-            return {**how, "B_BLOCK": 64, "num_warps": 4, "BY_ROW": True, "TURNED": True}
+            return {**tiles, "B_BLOCK": 64, "num_warps": 4, "BY_ROW": True}
+        if precision == "high" and tiles["ONE"]:
+            return {**tiles, "B_BLOCK": 64, "num_warps": 4, "BY_ROW": True, "TURNED": True}
         few = num * triton.cdiv(batch, 64) < 256
         if precision == "high" or (few and right % 16 == 0):
-            return {**how, "B_BLOCK": 32, "num_warps": 4}
-    return {**how, "B_BLOCK": 64, "num_warps": 4}
+            return {**tiles, "B_BLOCK": 32, "num_warps": 4}
+    return {**tiles, "B_BLOCK": 64, "num_warps": 4}
 
 
 @triton.jit

@@ -44,13 +44,13 @@ def _encode(
     column = tl.load(variables + variable, mask=variable < V, other=0)
     at = x + b[:, None] * x_row + column[None, :] * x_column
     value = tl.load(at, mask=inside, other=0).to(tl.float64)
-    seen = value == value
+    known = value == value
     if MASKED:
         mask = observed + b[:, None] * o_row + column[None, :] * o_column
-        seen = seen & (tl.load(mask, mask=inside, other=0) != 0)
+        known = known & (tl.load(mask, mask=inside, other=0) != 0)
     if BINARY:
         state = tl.where(value == 1, 1, tl.where(value == 0, 2, 3))
-        state = tl.where(inside & seen, state, 0)
+        state = tl.where(inside & known, state, 0)
         word = tl.sum(state << (2 * tl.arange(0, BB))[:, None], 0)
         to = out + variable.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
         tl.store(to, word, mask=variable < V)
@@ -59,7 +59,7 @@ def _encode(
         count = tl.load(first + variable, mask=variable < V, other=0).to(tl.float64)
         fits = (value >= 0) & (value < count[None, :]) & (value == tl.floor(value))
         state = tl.where(fits, value, -2.0).to(tl.int32)
-        result = tl.where(seen, state, -1)
+        result = tl.where(known, state, -1)
     else:
         location = tl.load(first + variable, mask=variable < V, other=0.0).to(tl.float64)
         scale = tl.load(second + variable, mask=variable < V, other=1.0).to(tl.float64)
@@ -68,8 +68,8 @@ def _encode(
         z = tl.minimum(tl.maximum(z, -1e18), 1e18)
         finite = tl.abs(value) < float("inf")
         z = tl.where(finite, z, value)
-        result = tl.where(seen, z, float("nan")).to(tl.float32)
-        hole = tl.max((inside & ~(seen & finite)).to(tl.int32), 0)
+        result = tl.where(known, z, float("nan")).to(tl.float32)
+        hole = tl.max((inside & ~(known & finite)).to(tl.int32), 0)
         at = holes + variable * tl.num_programs(1) + tl.program_id(1)
         tl.store(at, hole, mask=variable < V)
     to = out + variable.to(tl.int64)[None, :] * batch + b[:, None]

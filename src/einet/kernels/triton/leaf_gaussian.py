@@ -99,10 +99,10 @@ def _forward(
                 factor = tl.load(at + K, mask=entry, other=0.0)
                 peak = tl.load(at + 2 * K, mask=entry, other=0.0)
                 size = tl.abs(x)
-                seen = size < float("inf")
+                finite = size < float("inf")
                 infinite += (size == float("inf")).to(tl.int32)
-                d = (tl.where(seen, x, 0.0) - mean) * factor
-                part += tl.where(seen, peak - d * d, 0.0)
+                d = (tl.where(finite, x, 0.0) - mean) * factor
+                part += tl.where(finite, peak - d * d, 0.0)
             # However far out, a finite value has a finite log density.
             sums += tl.maximum(part, -3e38).to(tl.float64)
     else:
@@ -197,9 +197,9 @@ def _backward(
             inside = b < batch
             p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
             x = tl.load(z + column * batch + b, mask=own & inside, other=float("nan"))
-            seen = tl.abs(x) < float("inf")
-            d = tl.where(seen, x, 0.0) - mean
-            share = tl.where(seen, p, 0.0)
+            finite = tl.abs(x) < float("inf")
+            d = tl.where(finite, x, 0.0) - mean
+            share = tl.where(finite, p, 0.0)
             moved = share * d
             s0 += share
             s1 += moved

@@ -109,15 +109,15 @@ def _backward(
         p = tl.load(flow + node * f_node + k * f_k + b, mask=(k < K) & inside, other=0.0)
         from_row = statistics + (column * (S + 1) + which) * batch + b
         sums += p.to(tl.float64) * tl.load(from_row, mask=own & inside, other=0.0)
-    found = tl.sum(sums, 2, keep_dims=True)
+    added = tl.sum(sums, 2, keep_dims=True)
     cell = k.to(tl.int64) * pairs + pair
     known = own & (k < K)
     of_total = known & (which == S)
     count = tl.load(total + cell, mask=of_total, other=0.0)
-    tl.store(total + cell, count + found, mask=of_total)
+    tl.store(total + cell, count + added, mask=of_total)
     to = weighted + cell * S + which
     of_weighted = known & (which < S)
-    tl.store(to, tl.load(to, mask=of_weighted, other=0.0) + found, mask=of_weighted)
+    tl.store(to, tl.load(to, mask=of_weighted, other=0.0) + added, mask=of_weighted)
 
 
 class FusedProductKernel(FusedLeafKernel):

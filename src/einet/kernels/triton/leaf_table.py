@@ -135,7 +135,7 @@ def _counts(
 ):
     """Σ p over the samples in each state ``[BK, BS]``, and over all that were seen ``[BK]``."""
     counts = tl.zeros([BK, BS], tl.float32)
-    seen = tl.zeros([BK], tl.float32)
+    known = tl.zeros([BK], tl.float32)
     for start in range(0, batch, BB):
         b = start + tl.arange(0, BB)
         x = tl.load(states + column * batch + b, mask=b < batch, other=-1)
@@ -148,8 +148,8 @@ def _counts(
         counts = tl.dot(high, one_hot, counts, input_precision="tf32")
         counts = tl.dot(middle, one_hot, counts, input_precision="tf32")
         counts = tl.dot(p - high - middle, one_hot, counts, input_precision="tf32")
-        seen += tl.sum(p, 1)
-    return counts, seen
+        known += tl.sum(p, 1)
+    return counts, known
 
 
 @triton.jit
@@ -177,11 +177,11 @@ def _add(
     node = tl.load(leaves + pair // s)
     column = tl.load(columns + pair)
     entry = flow + node * f_node + k[:, None] * f_k
-    counts, seen = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
+    counts, known = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
     cell = k.to(tl.int64) * pairs + pair
     if tl.program_id(2) == 0:
         old = tl.load(total + cell, mask=k < K, other=0.0)
-        tl.store(total + cell, old + seen, mask=k < K)
+        tl.store(total + cell, old + known, mask=k < K)
     to = weighted + cell[:, None] * S + state[None, :]
     there = (k < K)[:, None] & (state < S)[None, :]
     tl.store(to, tl.load(to, mask=there, other=0.0) + counts, mask=there)
@@ -228,9 +228,9 @@ def _step(
     at = stored + (k.to(tl.int64) * pairs + pair)[:, None] * S + state[None, :]
     there = (k < K)[:, None] & (state < S)[None, :]
     old = tl.load(at, mask=there, other=0.0)
-    seen = tl.sum(counts, 1)[:, None]
-    reached = seen > 0
-    phi = old + size * (counts / tl.where(reached, seen, 1.0) - old)
+    known = tl.sum(counts, 1)[:, None]
+    reached = known > 0
+    phi = old + size * (counts / tl.where(reached, known, 1.0) - old)
     # The likeliest probabilities above their floors: families/simplex.py says how and why.
     floor = tl.where(valid, least, 0.0)[None, :]
     room = tl.maximum(1 - tl.sum(floor, 1)[:, None], 0.0)

@@ -109,11 +109,11 @@ def forward(
     """
     num, outputs, inputs = weight.shape
     batch = nodes.v.shape[-1]
-    how = _forward_tiles(num, outputs, inputs, batch)
-    _forward[(num * triton.cdiv(batch, how["B_BLOCK"]),)](
+    tiles = _forward_tiles(num, outputs, inputs, batch)
+    _forward[(num * triton.cdiv(batch, tiles["B_BLOCK"]),)](
         weight, nodes.v, nodes.m, edges.children, edges.ends, out.v, out.m, out.peak, largest,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
-        inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **how,
+        inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
 
@@ -205,13 +205,13 @@ def backward(
     """
     num, outputs, inputs = weight.shape
     batch = nodes.v.shape[-1]
-    how = _backward_tiles(num, outputs, inputs, batch)
-    programs = num * triton.cdiv(batch, how["B_BLOCK"]) * triton.cdiv(inputs, how["I_BLOCK"])
+    tiles = _backward_tiles(num, outputs, inputs, batch)
+    programs = num * triton.cdiv(batch, tiles["B_BLOCK"]) * triton.cdiv(inputs, tiles["I_BLOCK"])
     _backward[(programs,)](
         weight, nodes.v, edges.children, edges.ends, gradient, peak, largest, into, rows, add,
         edges.num_leaf_nodes, batch, nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), into.stride(0), into.stride(1),
-        inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **how,
+        inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
 

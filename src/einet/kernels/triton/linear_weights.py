@@ -65,28 +65,28 @@ def _reduce(
 ) -> None:
     num, outputs, inputs = weight.shape
     batch = nodes.v.shape[-1]
-    how = _reduce_tiles(outputs, inputs)
-    programs = num * triton.cdiv(outputs, how["K_BLOCK"])
-    blocks = triton.cdiv(batch, how["B_BLOCK"])
+    tiles = _reduce_tiles(outputs, inputs)
+    programs = num * triton.cdiv(outputs, tiles["K_BLOCK"])
+    blocks = triton.cdiv(batch, tiles["B_BLOCK"])
     parts = min(blocks, triton.cdiv(_ENOUGH, programs))
-    samples = triton.cdiv(blocks, parts) * how["B_BLOCK"]
+    samples = triton.cdiv(blocks, parts) * tiles["B_BLOCK"]
     parts = triton.cdiv(batch, samples)
-    found = weight if parts == 1 else weight.new_empty(parts, num, outputs, inputs)
+    partial = weight if parts == 1 else weight.new_empty(parts, num, outputs, inputs)
     sizes = peak if step_size is None else step_size, peak if pseudo is None else pseudo
     options = {"STEP": step_size is not None, "PRIOR": pseudo is not None}
     _statistics[(programs, parts)](
-        weight, found, nodes.v, edges.children, edges.ends, gradient, peak, largest, *sizes,
+        weight, partial, nodes.v, edges.children, edges.ends, gradient, peak, largest, *sizes,
         batch, samples, weight.numel(), nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), inputs, outputs, RELATIVE_FLOOR / inputs,
         PARTS=parts > 1, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision],
-        **options, **how,
+        **options, **tiles,
     )  # fmt: skip
     if parts > 1:
-        rows = max(1, 1024 // how["ENTRIES"])
+        rows = max(1, 1024 // tiles["ENTRIES"])
         _add_up[(triton.cdiv(num * outputs, rows),)](
-            weight, found, *sizes, parts, weight.numel(), num * outputs, inputs,
+            weight, partial, *sizes, parts, weight.numel(), num * outputs, inputs,
             RELATIVE_FLOOR / inputs,
-            ROWS=rows, ENTRIES=how["ENTRIES"], num_warps=4, **options,
+            ROWS=rows, ENTRIES=tiles["ENTRIES"], num_warps=4, **options,
         )  # fmt: skip
 
 
@@ -104,14 +104,14 @@ def _reduce_tiles(outputs: int, inputs: int) -> dict:
 
 @triton.jit
 def _statistics(
-    weight, found, v, children, ends, gradient, sum_peak, largest, step_size, pseudo,
+    weight, partial, v, children, ends, gradient, sum_peak, largest, step_size, pseudo,
     B, samples, part_size, v_node, v_k, g_node, g_k,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr, floor,
     PARTS: tl.constexpr, AT_ONCE: tl.constexpr, PRECISION: tl.constexpr,
     STEP: tl.constexpr, PRIOR: tl.constexpr,
     K_BLOCK: tl.constexpr, ENTRIES: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """With PARTS, statistics of ``samples`` of them go to ``found``; otherwise weights change."""
+    """With PARTS, statistics of ``samples`` of them go to ``partial``; otherwise weights change."""
     blocks = tl.cdiv(num_outputs, K_BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     k = (tl.program_id(0) % blocks) * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
@@ -132,7 +132,7 @@ def _statistics(
     own = (k < num_outputs) & (across < num_inputs)
     at = (row * num_outputs + k) * num_inputs + across
     if PARTS:
-        tl.store(found + tl.program_id(1).to(tl.int64) * part_size + at, counts, mask=own)
+        tl.store(partial + tl.program_id(1).to(tl.int64) * part_size + at, counts, mask=own)
     else:
         w = tl.load(weight + at, mask=own, other=0.0)
         w = _changed(w, counts, own, step_size, pseudo, num_inputs, floor, STEP, PRIOR)
@@ -141,7 +141,7 @@ def _statistics(
 
 @triton.jit
 def _add_up(
-    weight, found, step_size, pseudo, parts, part_size, num_rows, num_inputs: tl.constexpr, floor,
+    weight, partial, step_size, pseudo, parts, part_size, num_rows, num_inputs: tl.constexpr, floor,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
@@ -149,7 +149,7 @@ def _add_up(
     own = (row < num_rows) & (across < num_inputs)
     at = row * num_inputs + across
     counts = tl.zeros([ROWS, ENTRIES], tl.float32)
-    found_at = found + at
+    found_at = partial + at
     for _ in range(parts):
         counts += tl.load(found_at, mask=own, other=0.0)
         found_at += part_size

@@ -46,11 +46,11 @@ def forward(
 ) -> None:
     """``out = (v, m)`` of the mixtures; no region has more than ``most`` children."""
     batch, outputs = nodes.v.shape[-1], weight.shape[1]
-    how = _tiles_of_children(outputs, batch, most)
-    _forward[(ends.shape[0] - 1, triton.cdiv(batch, how["B_BLOCK"]))](
+    tiles = _tiles_of_children(outputs, batch, most)
+    _forward[(ends.shape[0] - 1, triton.cdiv(batch, tiles["B_BLOCK"]))](
         weight, nodes.v, nodes.m, children, ends, out.v, out.m, out.peak,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1), outputs,
-        **how,
+        **tiles,
     )  # fmt: skip
 
 
@@ -113,11 +113,11 @@ def backward(
 ) -> None:
     """Write the gradients of all children's values; no region has more than ``most``."""
     batch, outputs = nodes.v.shape[-1], weight.shape[1]
-    how = _tiles_of_children(outputs, batch, most)
-    _backward[(ends.shape[0] - 1, triton.cdiv(batch, how["B_BLOCK"]))](
+    tiles = _tiles_of_children(outputs, batch, most)
+    _backward[(ends.shape[0] - 1, triton.cdiv(batch, tiles["B_BLOCK"]))](
         weight, nodes.m, children, ends, sums.peak, gradient, into,
         batch, gradient.stride(0), gradient.stride(1), into.stride(0), into.stride(1), outputs,
-        **how,
+        **tiles,
     )  # fmt: skip
 
 

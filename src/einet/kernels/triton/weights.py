@@ -67,10 +67,10 @@ def _reduce(
 ) -> None:
     num, outputs, options = weight.shape
     batch = nodes.v.shape[-1]
-    how = _reduce_tiles(num, outputs, edges.num_right, batch)
-    programs = num * triton.cdiv(edges.num_left, how["I_BLOCK"])
-    programs *= triton.cdiv(edges.num_right, how["J_BLOCK"])
-    programs *= triton.cdiv(outputs, how["K_BLOCK"])
+    tiles = _reduce_tiles(num, outputs, edges.num_right, batch)
+    programs = num * triton.cdiv(edges.num_left, tiles["I_BLOCK"])
+    programs *= triton.cdiv(edges.num_right, tiles["J_BLOCK"])
+    programs *= triton.cdiv(outputs, tiles["K_BLOCK"])
     _statistics[(programs,)](
         weight, nodes.v, edges.left, edges.right_or_left, gradient, peak,
         peak if totals is None else totals, peak if step_size is None else step_size,
@@ -79,7 +79,7 @@ def _reduce(
         edges.num_left, edges.num_right, outputs,
         0 if totals is None else totals.shape[1], RELATIVE_FLOOR / options,
         UNARY=edges.right is None, STEP=step_size is not None, PRIOR=pseudo is not None,
-        PRECISION=PRECISIONS[precision], **how,
+        PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
 
