@@ -19,7 +19,7 @@ from einet import (
 )
 from einet.data import Batch, as_batch
 from einet.data.streams import Rows
-from einet.learning.fit import as_stream
+from einet.learning.arguments import as_stream
 
 GRAPH = random_trees(4, depth=2, replicas=2, seed=1)
 CPU = torch.device("cpu")

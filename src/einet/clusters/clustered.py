@@ -26,10 +26,7 @@ from einet.data.streams import Rows, Transform
 from einet.engine.root import join
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision
-from einet.learning.checkpoint import Checkpoint, settings_of
-from einet.learning.console import Bar, Interrupt
-from einet.learning.em import EM
-from einet.learning.fit import (
+from einet.learning.arguments import (
     as_callbacks,
     as_hide,
     as_learner,
@@ -37,11 +34,13 @@ from einet.learning.fit import (
     check_trainable,
     check_valid,
     finisher,
-    report_to,
 )
+from einet.learning.checkpoint import Checkpoint, settings_of
+from einet.learning.console import Bar, Interrupt
+from einet.learning.em import EM
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.loop import Callback, Loop
+from einet.learning.loop import Callback, Loop, report_to
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture

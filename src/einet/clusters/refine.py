@@ -10,13 +10,8 @@ from einet.clusters.stand_in import StandIn
 from einet.data.streams import Rows
 from einet.engine.root import share_out
 from einet.learning.learner import Learner
-from einet.learning.trainee import (
-    SnapshotTrainee,
-    generator_of,
-    learn_epoch,
-    model_step,
-    progress_in,
-)
+from einet.learning.steps import generator_of, learn_epoch, model_step, progress_in
+from einet.learning.trainee import SnapshotTrainee
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture

@@ -21,15 +21,8 @@ from einet.data.streams import Rows, even_parts
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.learning.learner import Learner, LearnerState
 from einet.learning.snapshot import Snapshot
-from einet.learning.trainee import (
-    Trainee,
-    generator_of,
-    hiding_generator,
-    learn_epoch,
-    mean_objective,
-    progress_in,
-    under,
-)
+from einet.learning.steps import generator_of, hiding_generator, learn_epoch, progress_in
+from einet.learning.trainee import Trainee, mean_objective, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 

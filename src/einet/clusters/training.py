@@ -19,11 +19,11 @@ from einet.engine import replay
 from einet.engine.initialize import initialize_leaves
 from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.learning.checkpoint import Checkpoint
-from einet.learning.fit import report_to
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.loop import Callback, Loop
-from einet.learning.trainee import ModelTrainee, generator_of, under
+from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.steps import generator_of
+from einet.learning.trainee import ModelTrainee, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 

@@ -8,38 +8,34 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import torch
-from torch.nn.utils import parametrize
 
 from einet._checks import as_int
 from einet._memory import fitting
-from einet.data.loader import LoaderRows, is_loader
-from einet.data.streams import Rows, RowStream, Transform
+from einet.data.loader import is_loader
+from einet.data.streams import Transform
 from einet.engine import replay
+from einet.learning.arguments import (
+    as_callbacks,
+    as_hide,
+    as_learner,
+    as_stream,
+    check_trainable,
+    check_valid,
+    finisher,
+)
 from einet.learning.checkpoint import Checkpoint, settings_of
 from einet.learning.console import Bar, Interrupt
-from einet.learning.em import StochasticEM
-from einet.learning.gradient import Gradient
 from einet.learning.history import History
 from einet.learning.learner import Learner, Objective
-from einet.learning.loop import Callback, EpochReport, Loop
+from einet.learning.loop import Callback, Loop, report_to
 from einet.learning.objective import check_objective
-from einet.learning.schedules import linear
 from einet.learning.snapshot import restore_numbers
-from einet.learning.trainee import ModelTrainee, generator_of, under
+from einet.learning.steps import generator_of
+from einet.learning.trainee import ModelTrainee, under
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = [
-    "as_callbacks",
-    "as_hide",
-    "as_learner",
-    "as_stream",
-    "check_trainable",
-    "check_valid",
-    "finisher",
-    "fit",
-    "report_to",
-]
+__all__ = ["fit"]
 
 # Rows in a mini-batch.
 _BATCH_SIZE = 500
@@ -231,69 +227,6 @@ class _Phase:
     hide: float
 
 
-# -- checks of arguments ---------------------------------------------------------------------------
-
-
-def check_trainable(model: Any) -> None:
-    """Raise unless this is a model whose parameters can be learnt now."""
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
-    if any(parametrize.is_parametrized(module) for module in model.modules()):
-        raise ValueError("model is inside einet.unconstrained; leave that context before fit")
-
-
-def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
-    """What a user gave as ``optimizer``, or the default."""
-    if optimizer is None:
-        if objective == "discriminative":
-            return Gradient(torch.optim.Adam, lr=0.01)
-        return StochasticEM(linear(0.5, 0.05))
-    if not isinstance(optimizer, Learner):
-        shown = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
-        raise TypeError(
-            "optimizer must be an einet.StochasticEM, EM or Gradient, such as "
-            f"einet.Gradient(torch.optim.Adam, lr=0.01), got {shown}"
-        )
-    return optimizer
-
-
-def as_hide(hide: Any) -> float:
-    """A share of cells to hide."""
-    if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
-        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
-    return float(hide)
-
-
-def as_callbacks(callbacks: Any) -> list[Callback]:
-    """One function or several as a list."""
-    calls = [callbacks] if callable(callbacks) else list(callbacks)
-    for call in calls:
-        if not callable(call):
-            raise TypeError(
-                f"callbacks must be functions of an einet.EpochReport, got {type(call).__name__}"
-            )
-    return calls
-
-
-def finisher(finish: int, learner: Learner) -> Learner | None:
-    """Full-batch EM with the prior of a learner, if it is asked for."""
-    if not finish:
-        return None
-    last = learner.finisher()
-    if last is None:
-        raise ValueError(
-            f"finish takes a StochasticEM to its end; optimizer is of {type(learner).__name__}"
-        )
-    return last
-
-
-def check_valid(valid: Any, **others: Any) -> None:
-    """Raise where something of the validation rows is given without them."""
-    for name, value in others.items():
-        if valid is None and value is not None:
-            raise ValueError(f"{name} is given, but valid is not; give both or neither")
-
-
 def _batch_size(batch_size: Any, train: Any) -> int:
     if batch_size is None:
         return _BATCH_SIZE
@@ -303,66 +236,3 @@ def _batch_size(batch_size: Any, train: Any) -> int:
             "batches; leave batch_size out"
         )
     return as_int("batch_size", batch_size, minimum=1)
-
-
-def as_stream(
-    model: Model,
-    x: Any,
-    observed: Any,
-    labels: Any,
-    weights: Any,
-    transform: Transform | None,
-    name: str,
-    device: torch.device,
-) -> RowStream:
-    """Data for training; what is checked here need not be again for any mini-batch of them."""
-    prefix = "valid_" if name == "valid" else ""
-    if is_loader(x):
-        beside = {"observed": observed, "labels": labels, "weights": weights}
-        for what, value in {**beside, "transform": transform}.items():
-            if value is not None:
-                raise ValueError(
-                    f"{prefix}{what} is given, but {name} is a loader; let its batches hold it"
-                )
-        return LoaderRows(
-            x, model.num_variables, model.num_classes, device, model.check_support, name
-        )
-    # NaN is looked for part by part, and where the model is.
-    batch = model.as_batch(
-        x,
-        observed,
-        labels=labels,
-        weights=weights,
-        name=name,
-        prefix=prefix,
-        allow_empty=False,
-        scan=False,
-        device=None,
-    )
-    return Rows(batch, device, transform, model.check_support, name)
-
-
-def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) -> Any:
-    """What tells callbacks of an epoch, once it is over."""
-
-    def report(loop: Loop) -> None:
-        if not calls:
-            return
-        loop.read()
-        for number, history in enumerate(loop.histories):
-            of_epoch = EpochReport(
-                epoch=len(history) - 1,
-                train=history.train[-1],
-                valid=history.valid[-1] if history.valid else None,
-                step_size=history.step_size[-1] if history.step_size else None,
-                seconds=history.seconds[-1],
-                history=history,
-                model=getattr(loop.trainee, "model", None),
-                cluster=None if clusters is None else clusters[number],
-            )
-            for call in calls:
-                call(of_epoch)
-            if of_epoch._stop:
-                loop.stop()
-
-    return report

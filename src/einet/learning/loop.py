@@ -16,7 +16,7 @@ from einet.learning.learner import LearnerState
 from einet.learning.trainee import Trainee
 from einet.learning.watch import Watch
 
-__all__ = ["Callback", "EpochReport", "Loop"]
+__all__ = ["Callback", "EpochReport", "Loop", "report_to"]
 
 
 @dataclass
@@ -255,3 +255,29 @@ class Loop:
                 history.stopped = "finished"
         self.trainee.load_state(plain["trainee"], tensors)
         self.watch.skip(self.done, self.trainee.steps or 0)
+
+
+def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) -> Any:
+    """What tells callbacks of an epoch, once it is over."""
+
+    def report(loop: Loop) -> None:
+        if not calls:
+            return
+        loop.read()
+        for number, history in enumerate(loop.histories):
+            of_epoch = EpochReport(
+                epoch=len(history) - 1,
+                train=history.train[-1],
+                valid=history.valid[-1] if history.valid else None,
+                step_size=history.step_size[-1] if history.step_size else None,
+                seconds=history.seconds[-1],
+                history=history,
+                model=getattr(loop.trainee, "model", None),
+                cluster=None if clusters is None else clusters[number],
+            )
+            for call in calls:
+                call(of_epoch)
+            if of_epoch._stop:
+                loop.stop()
+
+    return report

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from einet.data.batch import Batch
 from einet.data.streams import RowStream
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights
 from einet.learning.snapshot import Snapshot
+from einet.learning.steps import (
+    generator_of,
+    hiding_generator,
+    learn_epoch,
+    model_step,
+    progress_in,
+)
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = [
-    "ModelTrainee",
-    "SnapshotTrainee",
-    "Trainee",
-    "filled",
-    "generator_of",
-    "hiding_generator",
-    "learn_epoch",
-    "mean_objective",
-    "model_step",
-    "progress_in",
-    "under",
-]
+__all__ = ["ModelTrainee", "SnapshotTrainee", "Trainee", "mean_objective", "under"]
 
-# On a GPU batches are filled up to no fewer rows than this.
-_LEAST_ROWS = 16
 # Without gradients there is no reason for small batches.
 _LEAST_VALID_BATCH = 1024
-
-
-#: Learns from a mini-batch, given the progress; the sum of the objective, and the rows' weight.
-Step = Callable[[Batch, float], tuple[Tensor, Tensor]]
 
 
 class Trainee(ABC):
@@ -97,77 +83,6 @@ class Trainee(ABC):
     @abstractmethod
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Take up what :meth:`state` told, and go on from the last state."""
-
-
-def generator_of(*key: int) -> torch.Generator:
-    """A random number generator of its own for every key."""
-    # With their number in front: keys that differ by zeros at their end would be the same.
-    state = np.random.SeedSequence((len(key), *key)).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
-
-
-def learn_epoch(
-    batches: Iterable[Batch],
-    step: Step,
-    progress: Callable[[int], float],
-    watch: Watch,
-) -> Tensor | None:
-    """Learn from every mini-batch once: the only place where training steps are made.
-
-    Args:
-        batches: The mini-batches.
-        step: Learns from one of them, given the progress; the sum of the objective over its rows
-            before the update, and their weight, one number each or one for each model.
-        progress: How much of the training is done at a step of this epoch.
-        watch: Told of every step.
-
-    Returns:
-        The mean objective met on the way, on the model's device: a number read from a GPU in each
-        step would be waited for. None if the training was interrupted.
-    """
-    total = weight = None
-    for number, batch in enumerate(batches):
-        part, its_weight = step(batch, progress(number))
-        total = part if total is None else total + part
-        weight = its_weight if weight is None else weight + its_weight
-        watch.step(total, weight)
-        if watch.interrupted:
-            return None
-    assert total is not None
-    assert weight is not None
-    return total / weight
-
-
-def progress_in(epoch: int, epochs: int, steps: int | None) -> Callable[[int], float]:
-    """From the number of a step in an epoch to how much is done: 0 at the first, 1 at the last."""
-    if steps is None:
-        return lambda step: epoch / max(1, epochs - 1)
-    return lambda step: min(1.0, (epoch * steps + step) / max(1, epochs * steps - 1))
-
-
-def model_step(
-    model: Model, learner: Learner, objective: Objective, fill: bool, batch_size: int
-) -> Step:
-    """A learner's step, as the loop takes it; batches are filled up where ``fill`` says so."""
-
-    def step(batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
-        weights = row_weights(batch, objective)
-        if weights is None:
-            weight = torch.tensor(float(len(batch)), dtype=torch.float64)
-        else:
-            weight = weights.sum()
-        if fill:
-            batch = filled(batch, batch_size)
-        mean = learner.step(model, batch, progress=progress)
-        return mean.double() * weight, weight
-
-    return step
-
-
-def hiding_generator(seed: tuple[int, ...], epoch: int, device: torch.device) -> torch.Generator:
-    """What draws the cells to hide in an epoch, on the model's device, where the cells are."""
-    number = int(torch.randint(1 << 62, (), generator=generator_of(*seed, epoch, 1)))
-    return torch.Generator(device).manual_seed(number)
 
 
 class SnapshotTrainee(Trainee):
@@ -332,23 +247,3 @@ def mean_objective(
         if watch.interrupted:
             return None
     return (total / count).view(1)
-
-
-def filled(batch: Batch, most: int) -> Batch:
-    """A batch with further rows of weight 0, up to ``most`` or a half, a quarter, … of it.
-
-    On a GPU every number of rows is recorded by itself; these are few numbers.
-
-    Example:
-        >>> batch = filled(Batch(torch.ones(40, 3)), most=200)
-        >>> len(batch), batch.weights.sum()
-        (50, tensor(40., dtype=torch.float64))
-    """
-    rows = len(batch)
-    while most // 2 >= max(rows, _LEAST_ROWS):
-        most //= 2
-    more, weights = most - rows, batch.weights
-    if weights is None:
-        weights = torch.ones(rows, dtype=torch.float64, device=batch.x.device)
-    observed = None if batch.observed is None else F.pad(batch.observed, (0, 0, 0, more))
-    return Batch(F.pad(batch.x, (0, 0, 0, more)), observed, None, F.pad(weights, (0, more)))

@@ -5,7 +5,7 @@ import torch
 
 import einet
 from einet.data.batch import Batch
-from einet.learning.trainee import filled, generator_of, progress_in
+from einet.learning.steps import filled, generator_of, progress_in
 
 
 def test_generators_of_their_own():

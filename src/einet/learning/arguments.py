@@ -1,0 +1,124 @@
+"""Checks of what training is asked to do, and its rows as a stream: shared by all who train."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.utils import parametrize
+
+from einet.data.loader import LoaderRows, is_loader
+from einet.data.streams import Rows, RowStream, Transform
+from einet.learning.em import StochasticEM
+from einet.learning.gradient import Gradient
+from einet.learning.learner import Learner, Objective
+from einet.learning.loop import Callback
+from einet.learning.schedules import linear
+from einet.models.base import Model
+
+__all__ = [
+    "as_callbacks",
+    "as_hide",
+    "as_learner",
+    "as_stream",
+    "check_trainable",
+    "check_valid",
+    "finisher",
+]
+
+
+def check_trainable(model: Any) -> None:
+    """Raise unless this is a model whose parameters can be learnt now."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
+    if any(parametrize.is_parametrized(module) for module in model.modules()):
+        raise ValueError("model is inside einet.unconstrained; leave that context before fit")
+
+
+def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
+    """What a user gave as ``optimizer``, or the default."""
+    if optimizer is None:
+        if objective == "discriminative":
+            return Gradient(torch.optim.Adam, lr=0.01)
+        return StochasticEM(linear(0.5, 0.05))
+    if not isinstance(optimizer, Learner):
+        shown = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
+        raise TypeError(
+            "optimizer must be an einet.StochasticEM, EM or Gradient, such as "
+            f"einet.Gradient(torch.optim.Adam, lr=0.01), got {shown}"
+        )
+    return optimizer
+
+
+def as_hide(hide: Any) -> float:
+    """A share of cells to hide."""
+    if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
+        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
+    return float(hide)
+
+
+def as_callbacks(callbacks: Any) -> list[Callback]:
+    """One function or several as a list."""
+    calls = [callbacks] if callable(callbacks) else list(callbacks)
+    for call in calls:
+        if not callable(call):
+            raise TypeError(
+                f"callbacks must be functions of an einet.EpochReport, got {type(call).__name__}"
+            )
+    return calls
+
+
+def finisher(finish: int, learner: Learner) -> Learner | None:
+    """Full-batch EM with the prior of a learner, if it is asked for."""
+    if not finish:
+        return None
+    last = learner.finisher()
+    if last is None:
+        raise ValueError(
+            f"finish takes a StochasticEM to its end; optimizer is of {type(learner).__name__}"
+        )
+    return last
+
+
+def check_valid(valid: Any, **others: Any) -> None:
+    """Raise where something of the validation rows is given without them."""
+    for name, value in others.items():
+        if valid is None and value is not None:
+            raise ValueError(f"{name} is given, but valid is not; give both or neither")
+
+
+def as_stream(
+    model: Model,
+    x: Any,
+    observed: Any,
+    labels: Any,
+    weights: Any,
+    transform: Transform | None,
+    name: str,
+    device: torch.device,
+) -> RowStream:
+    """Data for training; what is checked here need not be again for any mini-batch of them."""
+    prefix = "valid_" if name == "valid" else ""
+    if is_loader(x):
+        beside = {"observed": observed, "labels": labels, "weights": weights}
+        for what, value in {**beside, "transform": transform}.items():
+            if value is not None:
+                raise ValueError(
+                    f"{prefix}{what} is given, but {name} is a loader; let its batches hold it"
+                )
+        return LoaderRows(
+            x, model.num_variables, model.num_classes, device, model.check_support, name
+        )
+    # NaN is looked for part by part, and where the model is.
+    batch = model.as_batch(
+        x,
+        observed,
+        labels=labels,
+        weights=weights,
+        name=name,
+        prefix=prefix,
+        allow_empty=False,
+        scan=False,
+        device=None,
+    )
+    return Rows(batch, device, transform, model.check_support, name)
