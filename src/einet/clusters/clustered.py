@@ -62,8 +62,7 @@ class ClusteredEinet(Mixture):
     and they are mixed with the clusters' shares of the rows,
     :math:`p(x) = \sum_c \frac{n_c}{n}\, p_c(x)`. It is a mixture like any other:
     its conditionals draw the component from its exact posterior. Afterwards, :meth:`refine` learns
-    all of it together. On a GPU one recorded model answers for all components, if asked within
-    ``torch.no_grad()``.
+    all of it together. On a GPU one recorded model answers for all components.
 
     Args:
         graph: The structure of every component.
