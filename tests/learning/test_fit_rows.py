@@ -19,7 +19,7 @@ from einet import (
 )
 from einet.data import Batch, as_batch
 from einet.data.streams import Rows
-from einet.learning.arguments import as_stream
+from einet.learning.arguments import as_streams
 
 GRAPH = random_trees(4, depth=2, replicas=2, seed=1)
 CPU = torch.device("cpu")
@@ -87,24 +87,28 @@ class TestMiniBatches:
 
 
 class TestChecked:
+    def stream(self, model: Model, train: Tensor, valid: Tensor | None = None, **options):
+        options = {"observed": None, "valid_observed": None, **options}
+        return as_streams(model, train, valid, None, None, **options)[0]
+
     def test_rows_that_do_not_count_are_dropped(self):
         model = Einet(GRAPH, Bernoulli(), 2)
         x = torch.tensor([[0.0, 1, 0, 1], [9.0, 9, 9, 9], [1.0, 1, 1, 1]])
-        (batch,) = as_stream(model, x, None, [0, 0, -1], [1.0, 0.0, 2.0], None, "train", CPU)
+        (batch,) = self.stream(model, x, labels=[0, 0, -1], weights=[1.0, 0.0, 2.0])
         assert batch.x.tolist() == [[0, 1, 0, 1], [1, 1, 1, 1]]
         assert batch.labels is not None
         assert batch.labels.tolist() == [0, -1]
         assert batch.weights is not None
         assert batch.weights.tolist() == [1, 2]
         with pytest.raises(ValueError, match=r"train\[1, 0\] is 9, outside the support"):
-            as_stream(model, x, None, None, [1.0, 1.0, 2.0], None, "train", CPU)
+            self.stream(model, x, weights=[1.0, 1.0, 2.0])
 
     def test_names(self):
         model, x = Einet(GRAPH, Gaussian(), 2), torch.zeros(3, 4)
         with pytest.raises(ValueError, match=r"valid_labels must have shape \[3\]"):
-            as_stream(model, x, None, [0, 0], None, None, "valid", CPU)
+            self.stream(model, x, x, valid_labels=[0, 0])
         with pytest.raises(ValueError, match="valid_observed must have the shape of valid"):
-            as_stream(model, x, [[True]], None, None, None, "valid", CPU)
+            self.stream(model, x, x, valid_observed=[[True]])
 
 
 class Still(Learner):

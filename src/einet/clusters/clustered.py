@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -10,17 +9,18 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
 from einet._checks import as_int
+from einet.clusters.arguments import digest, given_clusters, in_memory
 from einet.clusters.history import ClusterHistory
 from einet.clusters.refine import MixtureTrainee
 from einet.clusters.stand_in import StandIn, twin
 from einet.clusters.together import check_together, most_together
 from einet.clusters.training import ClusterSettings, ClusterTraining
-from einet.data.batch import Batch, as_labels
+from einet.data.batch import Batch
 from einet.data.kmeans import cluster_means, kmeans, nearest_centre
 from einet.data.streams import Rows, Transform
 from einet.engine.root import join
@@ -30,7 +30,7 @@ from einet.learning.arguments import (
     as_callbacks,
     as_hide,
     as_learner,
-    as_stream,
+    as_streams,
     check_trainable,
     check_valid,
     finisher,
@@ -273,19 +273,24 @@ class ClusteredEinet(Mixture):
         calls = as_callbacks(callbacks)
         check_valid(valid, valid_observed=valid_observed, patience=patience)
         began = time.perf_counter()
-        there = self.device if device is None else torch.empty(0, device=device).device
-        rows = self._rows(train, observed, weights, transform, "train", there)
-        others = None
-        if valid is not None:
-            others = self._rows(valid, valid_observed, None, transform, "valid", there)
-        given = None if clusters is None else self._given(clusters, rows, weights)
+        rows, others = in_memory(
+            *as_streams(
+                self, train, valid, device, transform, observed=observed,
+                valid_observed=valid_observed, weights=weights,
+            )
+        )  # fmt: skip
+        given = (
+            None
+            if clusters is None
+            else given_clusters(clusters, self.num_clusters, len(rows), weights)
+        )
         max_iterations = as_int("max_iterations", kmeans_iterations, minimum=1)
         file = Checkpoint(checkpoint)
         if checkpoint is not None:
             file.settings = {
                 **settings_of("fit", self.einets, rows, others, settings.learner),
                 **{name: getattr(settings, name) for name in _SETTINGS},
-                "clusters": ["k-means", max_iterations] if given is None else _digest(given),
+                "clusters": ["k-means", max_iterations] if given is None else digest(given),
             }
         state = file.read() if resume else None
         if device is not None:
@@ -340,7 +345,8 @@ class ClusteredEinet(Mixture):
         shares = torch.bincount(assignment.cpu(), weights, minlength=self.num_clusters).double()
         shares *= torch.tensor(trained)
         if shares.sum() > 0:
-            self.log_weights.data.copy_((shares / shares.sum()).log())
+            with torch.no_grad():
+                self.log_weights.copy_((shares / shares.sum()).log())
 
     def refine(
         self,
@@ -394,11 +400,12 @@ class ClusteredEinet(Mixture):
             )
         calls = as_callbacks(callbacks)
         check_valid(valid, valid_observed=valid_observed, patience=patience)
-        there = self.device if device is None else torch.empty(0, device=device).device
-        rows = self._rows(train, observed, weights, transform, "train", there)
-        others = None
-        if valid is not None:
-            others = self._rows(valid, valid_observed, None, transform, "valid", there)
+        rows, others = in_memory(
+            *as_streams(
+                self, train, valid, device, transform, observed=observed,
+                valid_observed=valid_observed, weights=weights,
+            )
+        )  # fmt: skip
         file = Checkpoint(checkpoint)
         if checkpoint is not None:
             file.settings = {
@@ -434,32 +441,6 @@ class ClusteredEinet(Mixture):
             file.save(0, loop)
         return loop.histories[0]
 
-    def _rows(
-        self,
-        x: Any,
-        observed: Any,
-        weights: Any,
-        transform: Transform | None,
-        name: str,
-        device: torch.device,
-    ) -> Rows:
-        stream = as_stream(self, x, observed, None, weights, transform, name, device)
-        if not isinstance(stream, Rows):
-            raise TypeError(f"{name} must be rows in memory for clusters, got a loader")
-        return stream
-
-    def _given(self, clusters: Any, rows: Rows, weights: Any) -> Int[Tensor, " rows"]:
-        """The clusters that a user gave, of the rows that count."""
-        if weights is None:
-            given = as_labels(clusters, len(rows), self.num_clusters, name="clusters").cpu()
-        else:
-            counted = torch.as_tensor(weights).cpu() > 0
-            given = as_labels(clusters, len(counted), self.num_clusters, name="clusters").cpu()
-            given = given[counted]
-        if bool((given < 0).any()):
-            raise ValueError("clusters must not be negative: every row needs one")
-        return given
-
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         # To a reader that does not know of clusters, it is a mixture.
         return {**super().describe(graphs), "clustered": True}
@@ -473,8 +454,3 @@ def _form(model: Einet) -> list[Any]:
     families = [(type(g.family), repr(g.family.config())) for g in model.leaf.family_groups]
     tensors = [(name, t.shape, t.dtype) for name, t in model.state_dict().items()]
     return [model.sums, families, tensors]
-
-
-def _digest(clusters: Int[Tensor, " rows"]) -> list[str]:
-    """A few characters that tell clusters that were given from others."""
-    return ["given", hashlib.sha256(clusters.numpy().tobytes()).hexdigest()[:16]]

@@ -20,7 +20,7 @@ __all__ = [
     "as_callbacks",
     "as_hide",
     "as_learner",
-    "as_stream",
+    "as_streams",
     "check_trainable",
     "check_valid",
     "finisher",
@@ -87,7 +87,7 @@ def check_valid(valid: Any, **others: Any) -> None:
             raise ValueError(f"{name} is given, but valid is not; give both or neither")
 
 
-def as_stream(
+def _as_stream(
     model: Model,
     x: Any,
     observed: Any,
@@ -122,3 +122,28 @@ def as_stream(
         device=None,
     )
     return Rows(batch, device, transform, model.check_support, name)
+
+
+def as_streams(
+    model: Model,
+    train: Any,
+    valid: Any,
+    device: torch.device | str | None,
+    transform: Transform | None,
+    *,
+    observed: Any,
+    valid_observed: Any,
+    labels: Any = None,
+    valid_labels: Any = None,
+    weights: Any = None,
+) -> tuple[RowStream, RowStream | None]:
+    """Training and validation rows, on the device that the model is going to be moved to.
+
+    They are checked before the model is touched.
+    """
+    there = model.device if device is None else torch.empty(0, device=device).device
+    rows = _as_stream(model, train, observed, labels, weights, transform, "train", there)
+    if valid is None:
+        return rows, None
+    given = (valid, valid_observed, valid_labels, None)
+    return rows, _as_stream(model, *given, transform, "valid", there)

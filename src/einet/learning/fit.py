@@ -18,7 +18,7 @@ from einet.learning.arguments import (
     as_callbacks,
     as_hide,
     as_learner,
-    as_stream,
+    as_streams,
     check_trainable,
     check_valid,
     finisher,
@@ -139,14 +139,10 @@ def fit(
     if valid is not None:
         labelled.append(valid_labels is not None or is_loader(valid))
     check_objective(objective, model, learner, all(labelled))
-    # The data are checked before the model is touched, moved or not.
-    there = model.device if device is None else torch.empty(0, device=device).device
-    rows = as_stream(model, train, observed, labels, weights, transform, "train", there)
-    others = None
-    if valid is not None:
-        others = as_stream(
-            model, valid, valid_observed, valid_labels, None, transform, "valid", there
-        )
+    rows, others = as_streams(
+        model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
+        labels=labels, valid_labels=valid_labels, weights=weights,
+    )  # fmt: skip
     file = Checkpoint(checkpoint)
     if checkpoint is not None:
         file.settings = {

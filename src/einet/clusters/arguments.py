@@ -1,0 +1,42 @@
+"""Checks of what clusters are asked to learn from."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from einet.data.batch import as_labels
+from einet.data.streams import Rows, RowStream
+
+__all__ = ["digest", "given_clusters", "in_memory"]
+
+
+def in_memory(train: RowStream, valid: RowStream | None) -> tuple[Rows, Rows | None]:
+    """Training and validation rows that can be shared out between clusters, or raise."""
+    for name, rows in (("train", train), ("valid", valid)):
+        if rows is not None and not isinstance(rows, Rows):
+            raise TypeError(f"{name} must be rows in memory for clusters, got a loader")
+    return train, valid  # type: ignore[return-value]
+
+
+def given_clusters(
+    clusters: Any, num_clusters: int, rows: int, weights: Any
+) -> Int[Tensor, " rows"]:
+    """The clusters that a user gave, of the rows that count."""
+    if weights is None:
+        given = as_labels(clusters, rows, num_clusters, name="clusters").cpu()
+    else:
+        counted = torch.as_tensor(weights).cpu() > 0
+        given = as_labels(clusters, len(counted), num_clusters, name="clusters").cpu()[counted]
+    if bool((given < 0).any()):
+        raise ValueError("clusters must not be negative: every row needs one")
+    return given
+
+
+def digest(clusters: Int[Tensor, " rows"]) -> list[str]:
+    """A few characters that tell clusters that were given from others."""
+    return ["given", hashlib.sha256(clusters.numpy().tobytes()).hexdigest()[:16]]
