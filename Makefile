@@ -6,6 +6,7 @@
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
+SECONDS ?= 60
 
 BIN := .venv/bin
 READY := .venv/.installed
@@ -15,7 +16,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test fuzz lint format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +26,10 @@ demo: $(READY) ## Train a small model and ask it questions
 
 test: $(READY) ## Run the tests and the examples in the docstrings
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+fuzz: $(READY) ## Attack files, checkpoints, data and calls for SECONDS each (default 60)
+	@$(BIN)/python -m pytest tests/fuzz -s --fuzz-seconds $(SECONDS) \
+		--fuzz-failures fuzz-failures --fuzz-results tests/fuzz/results $(ARGS)
 
 lint: $(READY) ## Check formatting, style, types and who imports whom
 	@$(BIN)/ruff format --check

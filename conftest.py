@@ -53,3 +53,13 @@ if find_spec("hypothesis") is not None:
 
 # The tests' tensors are small, and xdist's workers share the cores already.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    """How long the fuzzers of tests/fuzz try, and what."""
+    group = parser.getgroup("fuzz")
+    group.addoption("--fuzz-seconds", type=float, help="go on so long in each campaign")
+    group.addoption("--fuzz-seed", type=int, help="what the cases are drawn from")
+    group.addoption("--fuzz-case", type=int, help="the number of the one case to try")
+    group.addoption("--fuzz-failures", help="the folder that keeps the files of a failing case")
+    group.addoption("--fuzz-results", help="the folder to write the counts to")
