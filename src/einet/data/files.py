@@ -21,7 +21,16 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from einet.data.layout import Entry, FormatError, arrange, as_object, digest_of, octets, parse
+from einet.data.layout import (
+    MOST_BYTES,
+    Entry,
+    FormatError,
+    arrange,
+    as_object,
+    digest_of,
+    octets,
+    parse,
+)
 from einet.data.replace import replacing
 
 __all__ = ["CHECKSUM", "FormatError", "read_header", "read_tensors", "write_tensors"]
@@ -133,7 +142,7 @@ def _check_plain(path: str, mode: int) -> None:
 def _layout(file: BinaryIO, length: int) -> tuple[dict[str, str], dict[str, Entry]]:
     beginning = file.read(8)
     size = int.from_bytes(beginning, "little")
-    if len(beginning) < 8 or size > length - 8:
+    if len(beginning) < 8 or size > min(length - 8, MOST_BYTES):
         raise FormatError("it is no safetensors file, or only the beginning of one")
     return parse(file.read(size), length - 8 - size)
 

@@ -19,15 +19,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Entry", "FormatError", "arrange", "as_object", "digest_of", "octets", "parse"]
+__all__ = [
+    "MOST_BYTES",
+    "Entry",
+    "FormatError",
+    "arrange",
+    "as_object",
+    "digest_of",
+    "octets",
+    "parse",
+]
 
-# A header of more bytes is no safetensors file.
-_MOST_BYTES = 100_000_000
+#: A header of more bytes is no safetensors file.
+MOST_BYTES = 100_000_000
 # Text of a few bytes can become an object of a hundred: so many values take less than 200 MB. A
 # file with many tensors has many bytes, too, and so may say more.
 _MOST_VALUES = 1_500_000
 _BYTES_FOR_ANOTHER = 100
 _MOST_AXES = 16
+# Only an empty tensor can have an axis that is longer than the file.
+_LONGEST_AXIS = 2**62
 
 _TYPES = {
     "F64": torch.float64,
@@ -138,7 +149,7 @@ def _entry(name: str, described: Any, size: int) -> Entry:
     kind, shape, place = (described[key] for key in ("dtype", "shape", "data_offsets"))
     if not isinstance(kind, str) or kind not in _TYPES:
         raise FormatError(f"{damaged} has the type {shortened(kind)}, which is none of {[*_TYPES]}")
-    if not _are_counts(shape, size) or len(shape) > _MOST_AXES:
+    if not _are_counts(shape, _LONGEST_AXIS) or len(shape) > _MOST_AXES:
         raise FormatError(f"{damaged} has the shape {shortened(shape)}, which no tensor here has")
     if not _are_counts(place, size) or len(place) != 2:
         raise FormatError(f"{damaged} lies at {shortened(place)}, which is not in the file")
@@ -152,7 +163,7 @@ def _entry(name: str, described: Any, size: int) -> Entry:
 
 
 def _are_counts(values: Any, largest: int) -> bool:
-    """Whether this is a list of whole numbers, none of them beyond the size of the file."""
+    """Whether this is a list of whole numbers, none of them beyond the largest."""
     return isinstance(values, list) and all(
         isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
         for value in values
@@ -183,9 +194,9 @@ def as_object(text: bytes, what: str, size: int, unique: bool = False) -> dict[s
 def _check_size(text: bytes, size: int) -> None:
     values = sum(text.count(mark) for mark in (b"[", b"{", b","))
     most = _MOST_VALUES + size // _BYTES_FOR_ANOTHER
-    if len(text) > _MOST_BYTES or values > most:
+    if len(text) > MOST_BYTES or values > most:
         raise FormatError(
-            f"its header may have {_MOST_BYTES:,} bytes and {most:,} values at most, got "
+            f"its header may have {MOST_BYTES:,} bytes and {most:,} values at most, got "
             f"{len(text):,} bytes and {values:,} values"
         )
 
