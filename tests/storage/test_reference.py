@@ -210,10 +210,14 @@ def test_weights_of_zero():
     with torch.no_grad():
         for layer in model.circuit.sum_layers:
             layer.weight[layer.weight < 0.1] = 0
+            for simplex in layer.simplices(layer.weight):
+                simplex /= simplex.sum(-1, keepdim=True)
     check(model, rows(model, 10))
 
 
-def test_tables_are_normalised_and_their_padding_is_ignored():
+def test_tables_are_normalised_and_their_padding_is_ignored(monkeypatch: pytest.MonkeyPatch):
+    # Nothing that is off by more than rounding can be saved.
+    monkeypatch.setattr("einet.models.record.check_values", lambda model: None)
     model = scrambled(einet.random_trees(3, 1, 2), einet.Categorical([2, 4, 3]))
     with torch.no_grad():
         model.leaf.leaf_blocks[0].stored.add_(0.1).mul_(3)
@@ -279,5 +283,5 @@ def test_it_shares_no_code_with_the_model():
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names.add((node.module or "einet").split(".")[0])
-    standard = {"__future__", "json", "math", "os", "typing"}
+    standard = {"__future__", "hashlib", "json", "math", "os", "typing"}
     assert names == standard | {"numpy", "jaxtyping", "safetensors"}

@@ -383,7 +383,7 @@ HEADERS: list[tuple[str, Any, str]] = [
     ("model.families", [0], "family is no object"),
     ("model.families.0", {"name": "Gaussian", "config": {"A": 1}}, "does not describe"),
     ("model.families.0", {"name": "Cauchy", "config": {}}, "no family .Cauchy.*families.register"),
-    ("model.families.0", {"name": "Bernoulli", "config": {}}, "Bernoulli has"),
+    ("model.families.0", {"name": "Bernoulli", "config": {}}, "min_probability is missing"),
     ("model.families.1", {"name": "Categorical", "config": {}}, "does not describe"),
     ("model.families.1", {"name": "Categorical", "config": {"width": 9}}, "must be .* of shape"),
     ("model.blocks", [0], "blocks are not what"),

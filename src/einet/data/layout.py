@@ -74,8 +74,8 @@ def octets(tensor: Tensor) -> np.ndarray:
     if sys.byteorder != "little":
         raise NotImplementedError("files of tensors need a machine that is little-endian")
     flat = tensor.detach().reshape(-1)
-    # An empty one may have strides that torch takes offence at.
-    return flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+    # A tensor of one element or none may have a stride of 0, which torch takes offence at.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy()
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
+from einet.families.hyper import Limits, check_limits
+
 __all__ = ["ExponentialFamily", "as_values"]
 
 # In place of typing.Self, which the run-time checks of the tests cannot read in methods.
@@ -59,6 +61,9 @@ class ExponentialFamily(ABC):
 
     #: Names of the attributes that hold per-variable hyper-parameters (each ``[]`` or ``[V]``).
     hyperparameters: ClassVar[tuple[str, ...]] = ()
+    #: What they may be, in the words of :func:`~einet.families.hyper.as_hyper`; a file that says
+    #: otherwise is refused. Those left out may be anything.
+    limits: ClassVar[Limits] = {}
     #: Which leaf kernel evaluates θ·T(x), by its name in ``kernels/leaf.py``: "product" serves all
     #: families, "table" looks θ up at an integer x. On the fused path "centred" and "binary" have
     #: no need of θ, but of the parameters and hyper-parameters of Gaussian and Bernoulli.
@@ -245,6 +250,28 @@ class ExponentialFamily(ABC):
         for name, value in values.items():
             setattr(other, name, value)
         return other
+
+    def check_hyperparameters(self) -> None:
+        """Raise unless the hyper-parameters are allowed, also where they come from a file.
+
+        These are the ``limits`` of each; a family with rules that concern several adds to it.
+        """
+        check_limits(self.hyper, self.limits)
+
+    def is_within_bounds(self, parameters: Float[Tensor, "*batch P"]) -> Bool[Tensor, "*batch"]:
+        """Which stored parameters are finite and inside the bounds, up to rounding.
+
+        Example:
+            >>> from einet import Bernoulli
+            >>> Bernoulli(0.1).is_within_bounds(torch.tensor([[0.1], [0.0999], [math.nan]]))
+            tensor([ True, False, False])
+        """
+        wide = parameters.double()
+        nearest = self.project(wide)
+        # Parameters of float64 may have been rounded to float32 before.
+        rounding = max(torch.finfo(parameters.dtype).eps, torch.finfo(torch.float32).eps)
+        slack = 64 * rounding * nearest.abs() + torch.finfo(parameters.dtype).tiny
+        return ((wide - nearest).abs() <= slack).all(-1)
 
     @classmethod
     def stack(cls: type[Family], families: Sequence[Family]) -> Family:

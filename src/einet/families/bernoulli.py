@@ -44,9 +44,11 @@ class Bernoulli(ExponentialFamily):
     discrete: ClassVar = True
     support: ClassVar = "0 or 1"
     bounded: ClassVar = True
+    limits: ClassVar = {"min_probability": {"above": 0, "below": 0.5}}
 
     def __init__(self, min_probability: Numbers = 1e-6) -> None:
-        self.min_probability = as_hyper("min_probability", min_probability, above=0, below=0.5)
+        limits = self.limits["min_probability"]
+        self.min_probability = as_hyper("min_probability", min_probability, **limits)
 
     @property
     def num_statistics(self) -> int:

@@ -45,16 +45,27 @@ class Beta(ExponentialFamily):
     hyperparameters: ClassVar = ("min_concentration", "max_concentration")
     support: ClassVar = "numbers strictly between 0 and 1"
     filler: ClassVar = 0.5
+    limits: ClassVar = {
+        "min_concentration": {"above": 0},
+        "max_concentration": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
         min_concentration: Numbers = 1e-2,
         max_concentration: Numbers = 1e5,
     ) -> None:
-        self.min_concentration = as_hyper("min_concentration", min_concentration, above=0)
-        self.max_concentration = as_hyper(
-            "max_concentration", max_concentration, above=0, below=math.inf
+        limits = self.limits
+        self.min_concentration = as_hyper(
+            "min_concentration", min_concentration, **limits["min_concentration"]
         )
+        self.max_concentration = as_hyper(
+            "max_concentration", max_concentration, **limits["max_concentration"]
+        )
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
         check_order(
             "min_concentration",
             self.min_concentration,

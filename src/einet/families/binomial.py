@@ -45,14 +45,22 @@ class Binomial(ExponentialFamily):
     hyperparameters: ClassVar = ("n", "min_probability")
     discrete: ClassVar = True
     support: ClassVar = "integers from 0 to n"
+    limits: ClassVar = {
+        # Beyond 2⁵³ floats are too far apart to count.
+        "n": {"at_least": 1, "below": 2**53, "integer": True},
+        "min_probability": {"above": 0, "below": 0.5},
+    }
 
     def __init__(
         self,
         n: Numbers,
         min_probability: Numbers = 1e-6,
     ) -> None:
-        self.n = as_hyper("n", n, at_least=1, integer=True)
-        self.min_probability = as_hyper("min_probability", min_probability, above=0, below=0.5)
+        limits = self.limits
+        self.n = as_hyper("n", n, **limits["n"])
+        self.min_probability = as_hyper(
+            "min_probability", min_probability, **limits["min_probability"]
+        )
         check_lengths(n=self.n, min_probability=self.min_probability)
 
     @property

@@ -42,6 +42,13 @@ class Exponential(ExponentialFamily):
 
     hyperparameters: ClassVar = ("min_mean", "max_mean", "relative_floor", "scale")
     support: ClassVar = "finite numbers from 0"
+    limits: ClassVar = {
+        # NaN stands for "relative to the data".
+        "min_mean": {"above": 0, "absent": math.nan},
+        "max_mean": {"above": 0, "absent": math.inf},
+        "relative_floor": {"above": 0},
+        "scale": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
@@ -49,15 +56,19 @@ class Exponential(ExponentialFamily):
         max_mean: Numbers | None = None,
         relative_floor: Numbers = 1e-4,
     ) -> None:
-        # NaN stands for "relative to the data".
-        self.min_mean = as_hyper("min_mean", min_mean, above=0, absent=math.nan)
-        self.max_mean = as_hyper("max_mean", max_mean, above=0, absent=math.inf)
-        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        limits = self.limits
+        self.min_mean = as_hyper("min_mean", min_mean, **limits["min_mean"])
+        self.max_mean = as_hyper("max_mean", max_mean, **limits["max_mean"])
+        self.relative_floor = as_hyper("relative_floor", relative_floor, **limits["relative_floor"])
+        self.scale = torch.ones((), dtype=torch.float64)
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
         check_order("min_mean", self.min_mean, "max_mean", self.max_mean)
         check_lengths(
             min_mean=self.min_mean, max_mean=self.max_mean, relative_floor=self.relative_floor
         )
-        self.scale = torch.ones((), dtype=torch.float64)
 
     @property
     def num_statistics(self) -> int:

@@ -47,16 +47,25 @@ class Gamma(ExponentialFamily):
     hyperparameters: ClassVar = ("min_shape", "max_shape", "scale")
     support: ClassVar = "finite numbers above 0"
     filler: ClassVar = 1.0
+    limits: ClassVar = {
+        "min_shape": {"above": 0},
+        "max_shape": {"above": 0, "below": math.inf},
+        "scale": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
         min_shape: Numbers = 1e-2,
         max_shape: Numbers = 1e5,
     ) -> None:
-        self.min_shape = as_hyper("min_shape", min_shape, above=0)
-        self.max_shape = as_hyper("max_shape", max_shape, above=0, below=math.inf)
-        check_order("min_shape", self.min_shape, "max_shape", self.max_shape)
+        self.min_shape = as_hyper("min_shape", min_shape, **self.limits["min_shape"])
+        self.max_shape = as_hyper("max_shape", max_shape, **self.limits["max_shape"])
         self.scale = torch.ones((), dtype=torch.float64)
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
+        check_order("min_shape", self.min_shape, "max_shape", self.max_shape)
 
     @property
     def num_statistics(self) -> int:

@@ -50,6 +50,14 @@ class Gaussian(ExponentialFamily):
     )
     kernel: ClassVar = "centred"
     support: ClassVar = "finite real numbers"
+    limits: ClassVar = {
+        # NaN stands for "relative to the data".
+        "min_variance": {"above": 0, "absent": math.nan},
+        "max_variance": {"above": 0, "absent": math.inf},
+        "relative_floor": {"above": 0},
+        "location": {"above": -math.inf, "below": math.inf},
+        "scale": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
@@ -57,18 +65,22 @@ class Gaussian(ExponentialFamily):
         max_variance: Numbers | None = None,
         relative_floor: Numbers = 1e-4,
     ) -> None:
-        # NaN stands for "relative to the data".
-        self.min_variance = as_hyper("min_variance", min_variance, above=0, absent=math.nan)
-        self.max_variance = as_hyper("max_variance", max_variance, above=0, absent=math.inf)
-        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        limits = self.limits
+        self.min_variance = as_hyper("min_variance", min_variance, **limits["min_variance"])
+        self.max_variance = as_hyper("max_variance", max_variance, **limits["max_variance"])
+        self.relative_floor = as_hyper("relative_floor", relative_floor, **limits["relative_floor"])
+        self.location = torch.zeros((), dtype=torch.float64)
+        self.scale = torch.ones((), dtype=torch.float64)
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
         check_order("min_variance", self.min_variance, "max_variance", self.max_variance)
         check_lengths(
             min_variance=self.min_variance,
             max_variance=self.max_variance,
             relative_floor=self.relative_floor,
         )
-        self.location = torch.zeros((), dtype=torch.float64)
-        self.scale = torch.ones((), dtype=torch.float64)
 
     @property
     def num_statistics(self) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Numbers", "as_hyper", "check_lengths", "check_order"]
+__all__ = ["Limits", "Numbers", "as_hyper", "check_lengths", "check_limits", "check_order"]
 
 #: What users may give for a hyper-parameter: one number, or one number a variable.
 Numbers: TypeAlias = float | int | np.number | Sequence[float | int] | np.ndarray | Tensor
+#: What :func:`as_hyper` is told of each hyper-parameter, by name.
+Limits: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def as_hyper(
@@ -67,6 +70,20 @@ def as_hyper(
             bad = tensor.reshape(-1)[~satisfied.reshape(-1)][0].item()
             raise ValueError(f"{name} must be {rule}, got {bad:g}")
     return tensor
+
+
+def check_limits(values: Mapping[str, Tensor], limits: Limits) -> None:
+    """Raise unless hyper-parameters that no user gave, but a file, are within their limits.
+
+    Example:
+        >>> check_limits({"n": torch.tensor([3.0])}, {"n": {"at_least": 1, "integer": True}})
+    """
+    for name, limit in limits.items():
+        value, absent = values[name], limit.get("absent")
+        if absent is not None and math.isnan(absent):
+            value = value[~value.isnan()]
+        if value.numel():
+            as_hyper(name, value, **limit)
 
 
 def check_lengths(**values: Tensor) -> None:

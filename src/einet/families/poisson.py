@@ -41,9 +41,10 @@ class Poisson(ExponentialFamily):
     hyperparameters: ClassVar = ("min_rate",)
     discrete: ClassVar = True
     support: ClassVar = "integers from 0"
+    limits: ClassVar = {"min_rate": {"above": 0, "below": math.inf}}
 
     def __init__(self, min_rate: Numbers = 1e-6) -> None:
-        self.min_rate = as_hyper("min_rate", min_rate, above=0, below=math.inf)
+        self.min_rate = as_hyper("min_rate", min_rate, **self.limits["min_rate"])
 
     @property
     def num_statistics(self) -> int:

@@ -27,7 +27,7 @@ from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_families, check_sums, steep_leaves
-from einet.layers.parameter import CanonicalParameter, canonicalize
+from einet.layers.parameter import CanonicalParameter, OnPaper, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
@@ -92,9 +92,48 @@ class Einet(EinetDistribution, Model):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        num_sums = as_int("num_sums", num_sums, minimum=1)
         given_leaves = num_sums if num_leaves is None else num_leaves
-        num_leaves = as_int("num_leaves", given_leaves, minimum=1)
+        self._compile(graph, family, num_sums, given_leaves, sums, num_classes, precision, dtype)
+        if dtype is not None:
+            # Cast before drawing: weights drawn in float32 would not add up to 1 in float64.
+            self.to(dtype)
+        generator = torch.Generator().manual_seed(seed)
+        self.circuit.randomize(generator)
+        initialize_leaves(self.leaf, None, generator)
+        if device is not None:
+            self.to(device)
+
+    @classmethod
+    def unfilled(
+        cls,
+        graph: RegionGraph,
+        family: ExponentialFamily | Sequence[ExponentialFamily],
+        num_sums: int,
+        num_leaves: int,
+        sums: str,
+        num_classes: int,
+    ) -> Einet:
+        """A network whose parameters have shapes, but no values or memory: for a file to fill."""
+        model = cls.__new__(cls)
+        torch.nn.Module.__init__(model)
+        with OnPaper():
+            model._compile(graph, family, num_sums, num_leaves, sums, num_classes)
+        return model
+
+    def _compile(
+        self,
+        graph: RegionGraph,
+        family: ExponentialFamily | Sequence[ExponentialFamily],
+        num_sums: int,
+        num_leaves: int,
+        sums: str,
+        num_classes: int,
+        precision: Precision = "highest",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Check what the network is to be made of, and make its layers."""
+        num_sums = as_int("num_sums", num_sums, minimum=1)
+        num_leaves = as_int("num_leaves", num_leaves, minimum=1)
         num_classes = as_int("num_classes", num_classes, minimum=1)
         check_sums(sums, num_sums, num_leaves)
         if not isinstance(graph, RegionGraph):
@@ -119,14 +158,6 @@ class Einet(EinetDistribution, Model):
             # A kind of layer from outside the library may have made plain ones.
             parameter.requires_grad_(False)
         canonicalize(self)
-        if dtype is not None:
-            # Cast before drawing: weights drawn in float32 would not add up to 1 in float64.
-            self.to(dtype)
-        generator = torch.Generator().manual_seed(seed)
-        self.circuit.randomize(generator)
-        initialize_leaves(self.leaf, None, generator)
-        if device is not None:
-            self.to(device)
 
     @property
     def precision(self) -> Precision:
