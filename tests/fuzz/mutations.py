@@ -117,8 +117,9 @@ def _change_header(parts: Parts, random: Random) -> None:
     """A value of the description replaced or removed."""
     places: list[tuple[Any, Any]] = []
     # The release that wrote the file, and what a user told, may be anything.
-    pending: list[Any] = [{name: parts.header[name] for name in ("format", "version", "model")}]
-    top = pending[0]
+    names = [name for name in ("format", "version", "model") if name in parts.header]
+    top = {name: parts.header.pop(name) for name in names}
+    pending: list[Any] = [top]
     while pending:
         place = pending.pop()
         keys = place if isinstance(place, dict) else range(len(place))
@@ -126,13 +127,12 @@ def _change_header(parts: Parts, random: Random) -> None:
             places.append((place, key))
             if isinstance(place[key], dict | list):
                 pending.append(place[key])
-    place, key = places[random.integers(len(places))]
-    if random.random() < 0.15:
-        del place[key]
-    else:
-        place[key] = copy.deepcopy(VALUES[random.integers(len(VALUES))])
-    for name in ("format", "version", "model"):
-        parts.header.pop(name, None)
+    if places:
+        place, key = places[random.integers(len(places))]
+        if random.random() < 0.15:
+            del place[key]
+        else:
+            place[key] = copy.deepcopy(VALUES[random.integers(len(VALUES))])
     parts.header.update(top)
 
 

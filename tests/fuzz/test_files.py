@@ -192,7 +192,7 @@ def most():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 folder = Path(sys.argv[1])
-graph = einet.random_trees(4, 1, 2)
+graph = einet.random_trees(4, 2, 2)
 path = folder / "model.einet"
 
 def whole(family=None, **options):

@@ -275,6 +275,18 @@ def test_other_files_are_refused(header: dict | None, tmp_path: Path):
         Reference(tmp_path / "other")
 
 
+@pytest.mark.parametrize("place", ["header", "tensors"])
+def test_a_damaged_file(place: str, tmp_path: Path):
+    path = tmp_path / "model.einet"
+    scrambled(GRAPHS["one replica"], einet.Gaussian()).save(path, {"units": "mm"})
+    Reference(path)
+    content = path.read_bytes()
+    damaged = content[:-1] + bytes([content[-1] ^ 1])
+    path.write_bytes(damaged if place == "tensors" else content.replace(b"mm", b"cm"))
+    with pytest.raises(ValueError, match="is damaged: its checksum is that of another content"):
+        Reference(path)
+
+
 def test_it_shares_no_code_with_the_model():
     tree = ast.parse(Path(einet.storage.reference.__file__).read_text(encoding="utf-8"))
     names = set()

@@ -20,6 +20,7 @@ import einet.storage
 from einet import Einet, Model, RegionGraph
 from einet.models.mixture import Mixture
 from einet.storage import FORMAT, VERSION, FormatError, load, save
+from einet.storage.reference import Reference
 from tests.families.cases import CASES, Case
 
 DTYPES = [torch.float32, torch.float64]
@@ -580,3 +581,64 @@ def test_categories_that_are_numbers(path: Path):
     assert loaded.mean().isfinite().all()
     with safe_open(path, "pt") as file:
         assert json.loads(file.metadata()["einet"])["version"] == 2
+
+
+# -- what files promise ----------------------------------------------------------------------------
+
+
+def test_a_file_of_an_earlier_release():
+    """Written before files had a checksum: families, classes, linear sums and mixtures."""
+    path = Path(__file__).with_name("earlier.safetensors")
+    with safe_open(path, "pt") as file:
+        assert "checksum" not in json.loads(file.metadata()["einet"])
+    loaded = load(path)
+    assert einet.load_metadata(path) == {"units": "mm"}
+    assert isinstance(loaded, Mixture)
+    assert [type(part) for part in loaded.components] == [Einet, einet.ClusteredEinet]
+    x = rows(5)
+    expected = torch.from_numpy(Reference(path).log_prob(x)).float()
+    torch.testing.assert_close(loaded.log_prob(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_every_header_is_protected(model: Einet, path: Path):
+    """A flipped bit anywhere, in a name or a setting or what a user told."""
+    save(model, path, metadata={"units": "mm"})
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    generator = torch.Generator().manual_seed(0)
+    for place in torch.randperm(size, generator=generator)[:300].tolist():
+        changed = bytearray(whole)
+        changed[8 + place] ^= 1 << int(torch.randint(8, (1,), generator=generator))
+        path.write_bytes(changed)
+        try:
+            told = einet.load_metadata(path)
+        except FormatError:
+            told = {"units": "mm"}
+        assert told == {"units": "mm"}
+        with pytest.raises(FormatError, match="model.einet is no model that can be loaded"):
+            load(path)
+
+
+def test_a_checksum_whose_name_is_damaged(model: Einet, path: Path):
+    save(model, path)
+    path.write_bytes(path.read_bytes().replace(b"checksum", b"checkrum"))
+    for read in (load, einet.load_metadata):
+        with pytest.raises(FormatError, match="there is no field .*checkrum"):
+            read(path)
+
+
+def test_numbers_that_are_no_distribution(model: Einet, path: Path):
+    """Also in files without a checksum."""
+
+    def change(header: Any, tensors: dict[str, Tensor]) -> None:
+        tensors["circuit.layers.0.weight"][0, 0, 0] = 1e30
+
+    save(model, path)
+    rewrite(path, change)
+    with pytest.raises(FormatError, match=r"circuit.layers.0.weight must hold probabilities"):
+        load(path)
+    trials = Einet(GRAPHS["one replica"], einet.Binomial(4), 2)
+    save(trials, path)
+    rewrite(path, lambda _, tensors: tensors["leaf.groups.0.n"].fill_(NAN))
+    with pytest.raises(FormatError, match="n must be not NaN"):
+        load(path)

@@ -270,7 +270,7 @@ class ExponentialFamily(ABC):
         nearest = self.project(wide)
         # Parameters of float64 may have been rounded to float32 before.
         rounding = max(torch.finfo(parameters.dtype).eps, torch.finfo(torch.float32).eps)
-        slack = 64 * rounding * nearest.abs() + torch.finfo(parameters.dtype).tiny
+        slack = 128 * rounding * nearest.abs() + torch.finfo(parameters.dtype).tiny
         return ((wide - nearest).abs() <= slack).all(-1)
 
     @classmethod
