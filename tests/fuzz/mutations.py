@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from einet import Model
 from einet.data.files import read_tensors, write_tensors
 
 __all__ = ["Parts", "change_parts", "damage", "nested"]
@@ -82,6 +84,13 @@ class Parts:
     def of(cls, path: Path) -> Parts:
         """The parts of a file."""
         return cls(*read_tensors(path, "einet"))
+
+    @classmethod
+    def of_model(cls, model: Model) -> Parts:
+        """The parts of a file that a model is saved to."""
+        with TemporaryDirectory() as folder:
+            model.save(f"{folder}/model.einet")
+            return cls.of(Path(folder) / "model.einet")
 
     def copy(self) -> Parts:
         """Parts that can be changed."""
@@ -155,15 +164,17 @@ def _change_numbers(parts: Parts, random: Random) -> None:
             value %= 2
         flat[random.integers(len(flat))] = value
         return
+    # What is too large for a type becomes infinite in it.
+    number = torch.tensor(random.choice(NUMBERS), dtype=torch.float64).to(tensor.dtype)
     match random.integers(5):
         case 0 | 1:
-            flat[random.integers(len(flat))] = float(random.choice(NUMBERS))
+            flat[random.integers(len(flat))] = number
         case 2:
             flat *= float(random.choice([0.0, 0.5, -1.0, 1 + 1e-7, 1.001, 1e10]))
         case 3:
             flat[:] = flat[torch.from_numpy(random.permutation(len(flat)))]
         case _:
-            flat.fill_(float(random.choice(NUMBERS)))
+            flat.fill_(number)
 
 
 def _change_tensor(parts: Parts, random: Random) -> None:
