@@ -43,8 +43,8 @@ _HEAD = """# Licences
 einet itself is under the Apache License 2.0. This is what it needs, and what its development needs:
 the versions of `constraints.txt`, with the licences that the packages themselves declare. Those for
 `everyone` are installed with einet; `extras` are those of `einet[all]`; `development` is for tests,
-checks and builds. What torch brings along on a machine with a GPU, NVIDIA's CUDA libraries, has terms
-of its own.
+checks and builds. What torch brings along on a machine with a GPU, NVIDIA's CUDA libraries, has
+terms of its own.
 
 Written by `python tools/licences.py`.
 
@@ -55,7 +55,8 @@ Written by `python tools/licences.py`.
 
 def pinned() -> dict[str, str]:
     """The packages of constraints.txt and their versions."""
-    lines = (line.split("#")[0].strip() for line in (ROOT / "constraints.txt").open())
+    text = (ROOT / "constraints.txt").read_text()
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
     return dict(line.split("==") for line in lines if line)
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["MOST", "as_device", "counting", "plain_errors"]
+__all__ = ["MOST", "as_device", "counting", "plain_errors", "say"]
 
 #: No count that is given to a command may be larger: nobody lives to see its end.
 MOST = 10**9
@@ -36,10 +36,14 @@ def plain_errors() -> Iterator[None]:
 
 
 def _fail(message: str, error: Exception) -> NoReturn:
-    # Names of files may hold line ends, and what no terminal can show.
-    line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode()
-    typer.echo(f"einet: {line}", err=True)
+    # Names of files may hold line ends.
+    say(f"einet: {' '.join(message.split())}", err=True)
     raise typer.Exit(2) from error
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a line, whatever is in it: names of files may hold what no terminal can show."""
+    typer.echo(text.encode("utf-8", "backslashreplace").decode(), err=err)
 
 
 @contextmanager

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
-import typer
 from torch import Tensor
 
 import einet
 from einet._memory import check_room
-from einet.cli.console import as_device, counting
+from einet.cli.console import as_device, counting, say
 from einet.cli.outputs import Output, check_outputs, check_space
 from einet.data.images import Framing, ImageFiles, Images
 from einet.data.images.grey import all_grey
@@ -76,9 +75,9 @@ def open_set(
     )
     part = "" if images.split is None else f" ({images.split})"
     size = f"{len(images) * images.num_variables / 1e6:,.1f} MB"
-    typer.echo(f"{len(images):,} images of {_shown(images.image_shape)} in {path}{part}, {size}")
+    say(f"{len(images):,} images of {_shown(images.image_shape)} in {path}{part}, {size}")
     if channels is None and images.channels == 1 and isinstance(images, ImageFiles):
-        typer.echo("all of them are grey, and read as one channel; --no-grey reads three", err=True)
+        say("all of them are grey, and read as one channel; --no-grey reads three", err=True)
     return images
 
 
@@ -146,7 +145,7 @@ def sample(
     _check_picture(picture, number, pixels, columns, zoom, max_pixels, "number")
     drawn = model.sample(number, leaves=how, seed=seed)
     pictures.save_png(output, pictures.grid(pixels.to_pictures(drawn), columns, zoom))
-    typer.echo(f"wrote {number} samples to {output}")
+    say(f"wrote {number} samples to {output}")
 
 
 def _check_picture(
@@ -249,12 +248,12 @@ def inpaint(
         pictures.save_png(output / f"{name}.png", _picture([image]))
     everything = [original.numpy(), *parts.values()]
     pictures.save_png(output / "overview.png", _picture(everything, zoom=zoom, margin=2))
-    typer.echo(
+    say(
         f"covered: {int(covered.sum())} of {covered.numel()} pixels; deviation given the rest "
         f"{deviation[covered.numpy()].mean():.1f} grey values on average, at most "
         f"{deviation.max():.1f}"
     )
-    typer.echo(f"wrote {samples} samples, mean.png, deviation.png and overview.png to {output}/")
+    say(f"wrote {samples} samples, mean.png, deviation.png and overview.png to {output}/")
 
 
 def _picture(images: Sequence[np.ndarray], zoom: int = 1, margin: int = 0) -> np.ndarray:
@@ -270,8 +269,8 @@ def evaluate(opened: Opened, images: Images, draws: int, seed: int) -> None:
         likelihood = measure(model, images, **units, draws=draws, seed=seed, progress=progress)
     (nats, bits), method = (likelihood.nats, likelihood.bits), likelihood.method
     unit = "log-probability" if method == "discrete" else "log-density of pixels/255"
-    typer.echo(f"nats:               {nats:.2f} ± {likelihood.nats_error:.2f} ({unit})")
-    typer.echo(f"bits per dimension: {bits:.4f} ± {likelihood.bits_error:.4f} ({method})")
+    say(f"nats:               {nats:.2f} ± {likelihood.nats_error:.2f} ({unit})")
+    say(f"bits per dimension: {bits:.4f} ± {likelihood.bits_error:.4f} ({method})")
 
 
 def _leaves(text: str) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import einet
 from einet._memory import check_room
-from einet.cli.console import as_device, counting
+from einet.cli.console import as_device, counting, say
 from einet.cli.image_report import report
 from einet.cli.outputs import Output, check_outputs, check_space
 from einet.clusters.history import ClusterHistory
@@ -133,12 +133,12 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
         images = reading.in_memory(images, progress)
     images, held_out = hold_out(images, training.valid_share, training.seed)
     if held_out is not None:
-        typer.echo(f"{len(held_out):,} of them are held out, to choose the best epoch by")
+        say(f"{len(held_out):,} of them are held out, to choose the best epoch by")
     clusters = _clusters(training.clusters, recipe, len(images))
     rows, valid = _rows(images, pixels), None if held_out is None else _rows(held_out, pixels)
     precision: Any = training.precision
     if recipe.is_tree:
-        typer.echo("learning a Chow–Liu tree")
+        say("learning a Chow–Liu tree")
     model = recipe.model(
         images.image_shape,
         clusters,
@@ -147,7 +147,7 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
         precision=precision,
         device=device,
     )
-    typer.echo(
+    say(
         f"{recipe.family} leaves, {_structure(recipe, images.image_shape[1])}, "
         f"K {recipe.num_sums}, {model.num_parameters:,} parameters, on {device}"
     )
@@ -155,7 +155,7 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
     _begin_anew(training)
     history = _fit(model, rows, valid, recipe, training)
     _stop_if(history.stopped, training)
-    typer.echo(_what_happened(history, training.epochs))
+    say(_what_happened(history, training.epochs))
     if training.refine:
         _refine(model, rows, valid, recipe, training)
     settings = {"epochs": training.epochs, "batch_size": training.batch_size}
@@ -166,7 +166,7 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
     _remove_checkpoint(training.checkpoint)
     if training.refine:
         _remove_checkpoint(training.second_checkpoint)
-    typer.echo(f"wrote {training.output}")
+    say(f"wrote {training.output}")
     report(model, pixels, images, held_out, training.seed)
 
 
@@ -193,7 +193,7 @@ def _begin_anew(training: Training) -> None:
     if first.exists() and training.resume:
         return
     for path in (path for path in (first, second) if path.exists()):
-        typer.echo(f"{path} of an earlier training is replaced; --resume would go on")
+        say(f"{path} of an earlier training is replaced; --resume would go on")
     _remove_checkpoint(second)
 
 
@@ -257,7 +257,7 @@ def _refine(
         best = refined.best_epoch
         kept = ", none of them better" if best is None else f", the best was number {best + 1}"
     passes = f"{len(refined)} epoch{'s' * (len(refined) > 1)}"
-    typer.echo(f"refined as a whole: {passes}{kept}")
+    say(f"refined as a whole: {passes}{kept}")
 
 
 def _what_happened(history: ClusterHistory, epochs: int) -> str:
@@ -286,7 +286,7 @@ def _clusters(wanted: int | None, recipe: Recipe, images: int) -> int:
         count = recipe.clusters_for(images)
         if not recipe.is_tree:
             few = f": one for each {recipe.images_each} images" if count < MOST_CLUSTERS else ""
-            typer.echo(f"{count} cluster{'s' * (count > 1)}{few}")
+            say(f"{count} cluster{'s' * (count > 1)}{few}")
         return count
     if wanted > images:
         raise ValueError(f"clusters must be at most {images}, the images, got {wanted}")
@@ -295,5 +295,5 @@ def _clusters(wanted: int | None, recipe: Recipe, images: int) -> int:
 
 def _stop_if(stopped: str, training: Training) -> None:
     if stopped == "interrupted":
-        typer.echo(f"stopped; the same command with --resume goes on from {training.checkpoint}")
+        say(f"stopped; the same command with --resume goes on from {training.checkpoint}")
         raise typer.Exit(130)

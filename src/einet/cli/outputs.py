@@ -107,11 +107,11 @@ def _folder(output: Output) -> Path:
 
 def _check_place(output: Output) -> None:
     path, option, folder = output.path, output.option, _folder(output)
-    if not folder.is_dir():
-        if folder.exists():
+    if not os.path.isdir(folder):
+        if os.path.exists(folder):
             raise NotADirectoryError(f"{option}: {folder} is no folder")
         raise FileNotFoundError(f"{option}: there is no folder {path.parent}")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise IsADirectoryError(f"{option}: {path} is a folder; give the name of a file")
     try:
         there = os.stat(path)

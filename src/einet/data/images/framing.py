@@ -76,6 +76,8 @@ class Framing:
     def _framed(self, image: Picture, name: str) -> Picture:
         from PIL import Image
 
+        # Pillow has 32 bits for the 16 of these formats.
+        is_wide = image.mode == "I" and image.format in ("PNG", "PPM")
         if self.crop is not None:
             height, width = self.crop
             if image.height < height or image.width < width:
@@ -84,7 +86,7 @@ class Framing:
                     f"crop={self.crop}; allowed are crops that every image contains"
                 )
             image = _centre(image, height, width)
-        image = _recoloured(image, self.channels, name)
+        image = _recoloured(image, self.channels, name, is_wide)
         if self.size is None:
             return image
         height, width = self.size
@@ -136,10 +138,10 @@ def _centre(image: Picture, height: int, width: int) -> Picture:
     return image.crop((left, top, left + width, top + height))
 
 
-def _recoloured(image: Picture, channels: int, name: str) -> Picture:
+def _recoloured(image: Picture, channels: int, name: str, is_wide: bool = False) -> Picture:
     from PIL import Image
 
-    if image.mode.startswith("I;16"):
+    if is_wide or image.mode.startswith("I;16"):
         # Pillow itself would cut off at 255.
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):

@@ -93,8 +93,10 @@ def _identified(content: bytes) -> Picture:
         try:
             return factory(io.BytesIO(content), "")
         except (SyntaxError, IndexError, TypeError, struct.error) as error:
-            # By this a parser says that the file is of another format.
-            reasons.append(f"{kind}: {error}")
+            # By this a parser says that the file is of another format. The one that is asked of all
+            # files, since nothing marks those of its own, has nothing to tell.
+            if accepts is not None:
+                reasons.append(f"{kind}: {error}")
     raise OSError("; ".join(reasons) or "its format is unknown")
 
 
