@@ -1,5 +1,6 @@
 """The commands that every model knows."""
 
+import os
 import sys
 
 import numpy as np
@@ -49,3 +50,10 @@ def test_info_says_what_is_wrong_with_a_file(tmp_path, content):
     result = CliRunner().invoke(app, ["info", str(path)])
     assert result.exit_code == 2
     assert "model.einet" in result.output
+
+
+def test_info_does_not_wait_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "model.einet")
+    result = CliRunner().invoke(app, ["info", str(tmp_path / "model.einet")])
+    assert result.exit_code == 2
+    assert "there is no model" in result.output

@@ -52,6 +52,8 @@ def info(path: Annotated[Path, typer.Argument(help="A saved model.")]) -> None:
     from einet.storage import load
 
     with plain_errors():
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no model {path}")
         model = load(path)
     typer.echo(str(model))
     graph = getattr(model, "graph", None)

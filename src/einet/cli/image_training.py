@@ -181,7 +181,8 @@ def _check_memory(images: Images, pixels: Pixels, valid_share: float | None) -> 
 
 def _check_space(model: einet.ClusteredEinet, training: Training) -> None:
     """Raise if model and checkpoint do not fit on the disk."""
-    size = sum(value.numel() * value.element_size() for value in model.state_dict().values())
+    values = (*model.parameters(), *model.buffers())
+    size = sum(value.numel() * value.element_size() for value in values)
     output, checkpoint, _ = _outputs(training.output, training.checkpoint)
     # A checkpoint is written beside the one before.
     check_space([(output, size), (checkpoint, 2 * size)])
