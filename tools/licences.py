@@ -62,14 +62,15 @@ def pinned() -> dict[str, str]:
 
 def licence_of(package: metadata.PackageMetadata) -> str:
     """What a package declares: an expression, a name, or a classifier."""
-    expression = package.get("License-Expression")
-    if expression:
-        return expression
-    words = (package.get("License") or "").strip()
+    expressions, texts, all_classifiers = (
+        [str(value) for value in package.get_all(field) or []]
+        for field in ("License-Expression", "License", "Classifier")
+    )
+    if expressions:
+        return expressions[0]
+    words = "".join(texts).strip()
     classifiers = [
-        line.split(" :: ")[-1]
-        for line in package.get_all("Classifier") or []
-        if line.startswith("License :: ")
+        line.split(" :: ")[-1] for line in all_classifiers if line.startswith("License :: ")
     ]
     found = {_CLASSIFIERS.get(name, name) for name in classifiers if name != "OSI Approved"}
     if words and len(words) <= _SHORT and (not found or found == {"BSD"}):

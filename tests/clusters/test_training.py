@@ -395,13 +395,6 @@ def test_files_that_are_no_checkpoints(x: Tensor, path: Path):
     Einet(GRAPH, einet.Gaussian(), 2).save(path)
     with pytest.raises(ValueError, match="is no checkpoint"):
         make().fit(x, checkpoint=path, resume=True, **OPTIONS)
-    # Neither is it replaced by one.
-    content, model = path.read_bytes(), make()
-    for learn in (model.fit, model.refine):
-        with pytest.raises(ValueError, match="is no checkpoint .* it is not replaced"):
-            learn(x, checkpoint=path, **OPTIONS)
-    assert path.read_bytes() == content
-    assert not model.initialized
 
 
 # -- what clusters share with fit ------------------------------------------------------------------

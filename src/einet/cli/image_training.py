@@ -21,7 +21,7 @@ from einet.imaging import Pixels, Recipe, hold_out, reading
 from einet.imaging.colour import as_colour
 from einet.imaging.held_out import count_held_out
 from einet.imaging.recipe import MOST_CLUSTERS
-from einet.learning.checkpoint import is_checkpoint
+from einet.learning.checkpoint_file import is_checkpoint
 
 __all__ = ["Training", "check_files", "check_output", "recipe_of", "train"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from einet.imaging.reading import is_data
-from einet.learning.checkpoint import is_checkpoint
+from einet.learning.checkpoint_file import is_checkpoint
 from einet.storage import load_metadata
 
 __all__ = ["Kind", "Output", "check_outputs", "check_space"]

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from einet.data.files import write_tensors
 from einet.data.streams import RowStream
+from einet.learning.checkpoint_file import is_checkpoint
 from einet.learning.learner import Learner
 from einet.learning.loop import Loop
 from einet.models.base import Model
 
-__all__ = ["Checkpoint", "is_checkpoint", "settings_of", "structure_of"]
+__all__ = ["Checkpoint", "settings_of", "structure_of"]
 
 _KEY = "einet.checkpoint"
 # A file is written at most this often, except at the end: it holds all parameters.
@@ -103,22 +104,6 @@ class Checkpoint:
                 "settings and data to go on with it, or resume=False to begin anew"
             )
         return header["state"], tensors
-
-
-def is_checkpoint(path: str | os.PathLike[str]) -> bool:
-    """Whether a file was written as a checkpoint; what is no file is none, and is not waited for.
-
-    Example:
-        >>> is_checkpoint("pyproject.toml")
-        False
-    """
-    if not Path(path).is_file():
-        return False
-    try:
-        with safe_open(path, framework="pt") as file:
-            return _KEY in (file.metadata() or {})
-    except (SafetensorError, OSError, ValueError):
-        return False
 
 
 def _same(one: Any, other: Any) -> bool:

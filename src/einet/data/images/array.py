@@ -124,7 +124,7 @@ def load(
         # numpy evaluates the header, and raises what that stumbles over.
         raise ValueError(f"{path} is no intact .npy file: {error}") from error
     if pixels.ndim in (3, 4):
-        check_pixels(f"each image in {path}", *pixels.shape[1:3], max_pixels)
+        check_pixels(f"each image in {path}", pixels.shape[1], pixels.shape[2], max_pixels)
     try:
         return ArrayImages(pixels, labels=labels, name=name or path.stem, split=split)
     except (TypeError, ValueError) as error:

@@ -63,7 +63,7 @@ def load(root: str | PathLike[str], split: str, *, max_pixels: int = MAX_PIXELS)
         raise ValueError(
             f"{image_file} must hold an array [images, height, width], got {list(pixels.shape)}"
         )
-    check_pixels(f"each image in {image_file}", *pixels.shape[1:], max_pixels)
+    check_pixels(f"each image in {image_file}", pixels.shape[1], pixels.shape[2], max_pixels)
     labels = partial(_read_labels, root, split, image_file, len(pixels))
     return ArrayImages(pixels, labels=labels, name=Path(root).resolve().name, split=split)
 
