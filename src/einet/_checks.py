@@ -40,8 +40,8 @@ def as_smoothing(value: Any) -> float:
 def missing_package(package: str, what: str, extra: str) -> ImportError:
     """What to raise where a package that ``einet[extra]`` installs is not there.
 
-    >>> missing_package("scipy", "reading .mat files", "images")
-    ImportError("reading .mat files needs the package scipy, ...: pip install 'einet[images]'")
+    >>> missing_package("pillow", "writing PNG files", "images")
+    ImportError("writing PNG files needs the package pillow, ...: pip install 'einet[images]'")
     """
     return ImportError(
         f"{what} needs the package {package}, which is not installed: pip install 'einet[{extra}]'"

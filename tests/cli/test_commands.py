@@ -99,7 +99,14 @@ def test_a_damaged_model_is_refused_in_one_line(tmp_path, pictures, command, fau
     result = CliRunner().invoke(app, [part.format(**places) for part in command])
     assert result.exit_code == 2, result.output
     (line,) = [line for line in result.output.splitlines() if line.startswith("einet: ")]
-    said = "there is no model" if fault == "pipe" and command[0] == "images" else "is no model that"
+    said = "there is no model" if fault == "pipe" else "is no model that"
     assert "bad.einet" in line
     assert said in line
     assert not (tmp_path / "out").exists()
+
+
+def test_info_does_not_wait_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "model.einet")
+    result = CliRunner().invoke(app, ["info", str(tmp_path / "model.einet")])
+    assert result.exit_code == 2
+    assert "there is no model" in result.output

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from einet.data.files import write_tensors
 from einet.data.streams import RowStream
+from einet.learning.checkpoint_file import is_checkpoint
 from einet.learning.learner import Learner
 from einet.learning.loop import Loop
 from einet.models.base import Model
@@ -50,6 +51,11 @@ class Checkpoint:
         if not self.path.absolute().parent.is_dir():
             raise FileNotFoundError(
                 errno.ENOENT, "checkpoint: there is no such folder", str(self.path.parent)
+            )
+        if self.path.exists() and not is_checkpoint(self.path):
+            raise ValueError(
+                f"checkpoint: {self.path} is there already and is no checkpoint of a training run, "
+                "or is damaged; it is not replaced: give another path, or remove it"
             )
 
     @property
