@@ -26,6 +26,7 @@ from einet.models.record import (
     FormatError,
     is_typed,
 )
+from einet.models.state import RECORD
 from einet.structures import RegionGraph
 
 __all__ = ["load", "load_metadata"]
@@ -270,6 +271,10 @@ def _fill(model: Model, dtype: str, prefix: str, tensors: dict[str, Tensor]) -> 
     state = {}
     for name, built in model.state_dict().items():
         if name.startswith("components."):
+            continue
+        if name == RECORD:
+            # It says whether the model is initialised, which the description has told it.
+            state[name] = built
             continue
         _expect(prefix + name in tensors, f"the tensor {prefix}{name} is missing")
         stored = tensors.pop(prefix + name)
