@@ -63,7 +63,7 @@ class Checkpoint:
         if self.path is None:
             return
         header = {"settings": self.settings, "state": state}
-        write_tensors(self.path, tensors, {_KEY: json.dumps(header)})
+        write_tensors(self.path, tensors, _KEY, header)
         self._written = time.perf_counter()
 
     def saver(self, phase: int) -> list[Callable[[Loop], None]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from einet._version import __version__
-from einet.data.files import write_tensors
+from einet.data.files import FormatError, write_tensors
 from einet.models.state import RECORD
 from einet.structures import RegionGraph
 
@@ -34,10 +34,6 @@ VERSION = 2
 #: All metadata are one JSON text under one key: the order of several keys changes from run to run,
 #: and with it the bytes of a file whose content did not change.
 KEY = "einet"
-
-
-class FormatError(ValueError):
-    """A file that is no model, is damaged, or was written by a newer release."""
 
 
 def version_of(description: dict[str, Any]) -> int:
@@ -85,7 +81,7 @@ def write_model(
     for graph, name in graphs.items():
         for part, array in graph.to_arrays().items():
             tensors[f"{name}.{part}"] = torch.from_numpy(array)
-    write_tensors(path, tensors, {KEY: json.dumps(header)})
+    write_tensors(path, tensors, KEY, header)
 
 
 def _plain(metadata: Any) -> dict[str, Any]:

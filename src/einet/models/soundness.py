@@ -56,6 +56,10 @@ def check_values(model: nn.Module, tensors: Mapping[str, Tensor] | None = None) 
             for name, stored in _given(module, start, "stored", tensors):
                 hyper = _under(starts.get(module.group), tensors)
                 _check_leaves(name, _family(module, hyper, stored), stored)
+            free = start + original_of("stored")
+            if tensors is not None and free in tensors:
+                family = _family(module, _under(starts.get(module.group), tensors), tensors[free])
+                _check_leaves(free, family, family.constrain(tensors[free].detach().double()))
         for log in _LOGS:
             if isinstance(getattr(module, log, None), Tensor):
                 for name, logs in _given(module, start, log, tensors):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from einet._version import __version__
 from einet.clusters.clustered import ClusteredEinet
 from einet.clusters.stand_in import twin
+from einet.data.files import FormatError, read_header, read_tensors
 from einet.families import ExponentialFamily, family_from_config
 from einet.models.base import Model
 from einet.models.einet import Einet
@@ -23,7 +23,6 @@ from einet.models.record import (
     FORMAT,
     KEY,
     VERSION,
-    FormatError,
     is_typed,
 )
 from einet.models.state import RECORD
@@ -54,12 +53,13 @@ def load(path: str | os.PathLike[str], device: torch.device | str | None = None)
     """
     path = _checked(path)
     try:
-        description, tensors = _read(path)
+        header, tensors = read_tensors(path, KEY)
+        description = _field(_checked_header(header), "model", dict)
         model = _build(description, "", tensors, {})
         _expect(
             not tensors, f"it holds {', '.join(list(tensors)[:3])}, which the model does not have"
         )
-    except (FormatError, SafetensorError, ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         raise FormatError(f"{path} is no model that can be loaded: {error}") from error
     return model if device is None else model.to(device)
 
@@ -83,9 +83,9 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = _checked(path)
     try:
-        with safe_open(path, framework="pt") as file:
-            return _field({"metadata": {}, **_header(file.metadata())}, "metadata", dict)
-    except (FormatError, SafetensorError) as error:
+        header = _checked_header(read_header(path, KEY))
+        return _field({"metadata": {}, **header}, "metadata", dict)
+    except FormatError as error:
         raise FormatError(f"{path} is no model that can be loaded: {error}") from error
 
 
@@ -101,26 +101,10 @@ def _expect(condition: bool, otherwise: str) -> None:
         raise FormatError(otherwise)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The description of the model and all tensors of a file."""
-    with safe_open(path, framework="pt") as file:
-        header = _header(file.metadata())
-        # Copies: the file may change or vanish while the model lives.
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    return _field(header, "model", dict), tensors
-
-
-def _header(metadata: dict[str, str] | None) -> dict[str, Any]:
+def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
     """What a file says beside its tensors, if it is of this format and of a known version."""
-    metadata = metadata or {}
-    _expect(KEY in metadata, "it is a safetensors file, but einet did not write it")
-    try:
-        header = json.loads(metadata[KEY])
-    except ValueError as error:
-        raise FormatError(f"its metadata are damaged: {error}") from error
-    _expect(isinstance(header, dict), "its metadata are damaged: they must be a JSON object")
     written = header.get("format")
-    _expect(written == FORMAT, f"its format must be {FORMAT!r}, got {written!r}")
+    _expect(written == FORMAT, f"its format must be {FORMAT!r}, got {shortened(written)}")
     version = _field(header, "version", int)
     _expect(
         version <= VERSION,
