@@ -150,6 +150,6 @@ def checked_history(
     highest = max(valid, default=-math.inf)
     expected = None if highest == -math.inf else valid.index(highest)
     best = value["best_epoch"]
-    if isinstance(best, bool) or best != expected and not (baseline and best is None):
+    if isinstance(best, bool) or (best != expected and not (baseline and best is None)):
         raise ValueError(f"{name}.best_epoch must be {expected}, that of the highest valid")
     return History(**lists, best_epoch=best, stopped=value["stopped"])

@@ -74,8 +74,10 @@ def as_list(value: Any, name: str, lengths: Collection[int] | None = None) -> li
     if not isinstance(value, list):
         raise ValueError(f"{name} must be a list, got {shortened(value)}")
     if lengths is not None and len(value) not in lengths:
-        allowed = " or ".join(map(str, sorted(set(lengths)))) if len(lengths) < 5 else (
-            f"{min(lengths)} to {max(lengths)}"
+        allowed = (
+            " or ".join(map(str, sorted(set(lengths))))
+            if len(lengths) < 5
+            else (f"{min(lengths)} to {max(lengths)}")
         )
         raise ValueError(f"{name} must have {allowed} entries, got {len(value)}")
     return value

@@ -14,8 +14,9 @@ from einet.data.files import FormatError
 from einet.learning.snapshot import numbers_by_name, restore_numbers
 from einet.models.base import Model
 from einet.models.einet import Einet
+from einet.models.soundness import check_values
 
-__all__ = ["Resumption"]
+__all__ = ["Resumption", "take_units"]
 
 
 class Resumption:
@@ -73,6 +74,26 @@ class Resumption:
             raise FormatError(
                 f"checkpoint: {self._path} is no checkpoint that can be resumed: {said}"
             ) from error
+
+
+def take_units(model: Model, numbers: dict[str, Tensor]) -> None:
+    """Give a model the numbers that a learner may ask for before the loop takes up its state.
+
+    Inside :func:`einet.unconstrained`, where numbers may be from, hyper-parameters have the names
+    that they have outside.
+    """
+    here = numbers_by_name(model)
+    for name, tensor in numbers.items():
+        own = here.get(name.replace("parametrizations.", "").removesuffix(".original"))
+        if own is not None and (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
+            raise ValueError(
+                f"last.{name} must be {own.dtype} of shape {list(own.shape)}, "
+                f"got {tensor.dtype} of shape {list(tensor.shape)}"
+            )
+    check_values(model, numbers)
+    restore_numbers(model, numbers)
+    for einet in _einets(model):
+        einet.initialized = True
 
 
 def _einets(model: Model) -> list[Einet]:
