@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,10 +142,13 @@ def resume(broken: Broken, path: Path, whole: bool) -> str:
     """Go on from a file; ``whole``: whether its record must be the same as well."""
     model = broken.run.make()
     before = numbers(model)
+    refusal = history = None
     try:
         history = broken.run.train(model, checkpoint=path, resume=True)
     except ValueError as error:
-        assert str(path) in str(error)
+        refusal = str(error)
+    if refusal is not None:
+        assert str(path) in refusal
         assert same(numbers(model), before)
         return "refused"
     assert same(numbers(model), broken.numbers)
@@ -185,7 +187,7 @@ def test_damaged_checkpoints(campaign: Campaign, broken: list[Broken]):
         path.write_bytes(damaged(chosen.content, random))
         return resume(chosen, path, whole=True)
 
-    campaign.run("damaged_checkpoints", case, 150)
+    campaign.run("damaged_checkpoints", case, 60)
 
 
 # -- what somebody wrote there, with a checksum that is right --------------------------------------
@@ -198,8 +200,9 @@ HOSTILE: list[Any] = [
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Where there is something in a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    inner = list(inner) if isinstance(value, dict | list) else []
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict | list):
+        inner = list(value.items() if isinstance(value, dict) else enumerate(value))
     return [path, *(place for key, part in inner for place in places(part, (*path, key)))]
 
 
@@ -262,9 +265,7 @@ def test_forged_checkpoints(campaign: Campaign, broken: list[Broken]):
         else:
             tensors = forge_tensors(tensors, random)
         write_tensors(path, tensors, KEY, header)
-        if header == chosen.header and tensors is chosen.tensors:
-            assert json.dumps(header) == json.dumps(chosen.header)
         # What was measured is for the record: nobody can tell whether it is true.
         return resume(chosen, path, whole=False)
 
-    campaign.run("forged_checkpoints", case, 150)
+    campaign.run("forged_checkpoints", case, 60)
