@@ -12,6 +12,7 @@ from torch import Tensor
 
 import einet
 from einet import Einet, Mixture
+from einet.clusters.side_by_side import SideBySide
 from einet.models.values import check_values
 from tests.families.cases import CASES, Case
 
@@ -157,3 +158,74 @@ def test_no_parameter_may_be_infinite_or_missing(case: Case):
             with torch.no_grad():
                 block.stored[0, 0, position] = old
     check_values(model)
+
+
+# What none of the parameters of a family can be, wherever it is put.
+IMPOSSIBLE = {
+    "Bernoulli": (einet.Bernoulli(), [-0.1, 1.1]),
+    "Beta": (einet.Beta(), [-0.5, 0.0]),
+    "Binomial": (einet.Binomial(4), [-0.1, 1.1]),
+    "Categorical": (einet.Categorical(3), [-0.1, 2.0]),
+    "Exponential": (einet.Exponential(), [-1.0, 0.0]),
+    "Gamma": (einet.Gamma(), [-0.5, 0.0]),
+    "Poisson": (einet.Poisson(), [-1.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize(("family", "values"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_impossible_leaves(family: einet.ExponentialFamily, values: list[float], tmp_path: Path):
+    model = Einet(GRAPH, family, 2)
+    stored = model.leaf.leaf_blocks[0].stored
+    before = stored.clone()
+    for value in values:
+        for place in range(stored.shape[-1]):
+            stored.copy_(before)
+            stored[1, 0, place] = value
+            with pytest.raises(ValueError, match=r"leaf\.blocks\.0\.stored must hold"):
+                model.save(tmp_path / "model.einet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.data())
+def test_one_weight_that_is_off(data: st.DataObject):
+    graph = einet.random_trees(4, depth=2, replicas=2, seed=data.draw(st.integers(0, 3)))
+    sums = data.draw(st.sampled_from(["einsum", "linear"]))
+    model = Einet(graph, einet.Bernoulli(), 2, sums=sums, num_classes=2)
+    number = data.draw(st.integers(0, len(model.circuit.sum_layers) - 1))
+    weight = model.circuit.sum_layers[number].weight.view(-1)
+    place = data.draw(st.integers(0, len(weight) - 1))
+    weight[place] += data.draw(st.sampled_from([-2.0, -0.01, 0.01, INF, NAN]))
+    with pytest.raises(ValueError, match=rf"circuit\.layers\.{number}\.weight must "):
+        check_values(model)
+
+
+# -- numbers that are not yet in a model -----------------------------------------------------------
+
+
+def test_tensors_that_are_to_be_put_into_a_model():
+    model = Einet(GRAPH, einet.Gaussian(), 2)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    check_values(model, state)
+    check_values(model, {})
+    state["leaf.groups.0.scale"][2] = -1.0
+    with pytest.raises(ValueError, match=r"leaf\.groups\.0: scale must be greater"):
+        check_values(model, state)
+    check_values(model)
+
+
+def test_free_reals():
+    model = Einet(GRAPH, einet.Gaussian(), 2)
+    with einet.unconstrained(model):
+        free = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        check_values(model, free)
+        free["circuit.layers.0.parametrizations.weight.original"][0] = NAN
+        with pytest.raises(ValueError, match=r"weight\.original must hold finite numbers"):
+            check_values(model, free)
+
+
+def test_models_side_by_side():
+    model = SideBySide(Einet(GRAPH, einet.Gaussian(), 2), count=3)
+    check_values(model, model.state_dict())
+    model.circuit.sum_layers[0].weight[0] *= 3
+    with pytest.raises(ValueError, match="add up to 1"):
+        check_values(model)

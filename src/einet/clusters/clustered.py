@@ -17,6 +17,7 @@ from einet._checks import as_int
 from einet.clusters.arguments import digest, given_clusters, in_memory
 from einet.clusters.history import ClusterHistory
 from einet.clusters.refine import MixtureTrainee
+from einet.clusters.resuming import checked_assignment, checked_inertia
 from einet.clusters.stand_in import StandIn, twin
 from einet.clusters.together import check_together, most_together
 from einet.clusters.training import ClusterSettings, ClusterTraining
@@ -41,6 +42,8 @@ from einet.learning.em import EM
 from einet.learning.history import History
 from einet.learning.learner import Learner
 from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.plain import as_count, as_fields
+from einet.learning.resumption import Resumption
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture
@@ -249,10 +252,8 @@ class ClusteredEinet(Mixture):
             device: Where to move the model before training; it stays there.
             callbacks: As in :func:`einet.fit`; called after each epoch of each cluster. ``stop()``
                 ends all training.
-            checkpoint: A file for the state of the training, written every half a minute and at the
-                end, also after Ctrl-C.
-            resume: Whether to go on from the state in that file, where there is one. On a CPU the
-                result is the same, bit by bit, as if nothing had happened.
+            checkpoint, resume: As in :func:`einet.fit`. What is compared with the run that wrote
+                the file is said there; ``together`` is not, but taken from the file.
             progress: Whether to show a progress bar.
         """
         check_trainable(self)
@@ -293,37 +294,44 @@ class ClusteredEinet(Mixture):
                 "clusters": ["k-means", max_iterations] if given is None else digest(given),
             }
         state = file.read() if resume else None
-        if device is not None:
-            self.to(device)
-        inertia: list[float] = []
-        if state is not None:
-            assignment, inertia = state[1]["assignment"].long(), state[0]["inertia"]
-        elif given is not None:
-            assignment = given
-        else:
-            clustering = kmeans(
-                rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
-            )
-            assignment, inertia = clustering.assignment, clustering.inertia
-        nearest = None
-        if others is not None:
-            nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))
-        most = together
-        if most is None:
-            most = most_together(self.einets[0], settings.learner, settings.batch_size)
-        training = ClusterTraining(
-            self.einets, rows, assignment, others, nearest, settings, file, self._stand_in(), most,
-            inertia, calls,
-        )  # fmt: skip
-        if state is not None:
-            training.resume(*state)
-        trained = time.perf_counter()
-        one = self.num_clusters == 1
-        units = settings.epochs + settings.finish if one else self.num_clusters
-        unit = "epoch" if one else "cluster"
-        with Interrupt() as interrupt, Bar(units, training.steps, progress, unit) as bar:
-            watch = Watch(interrupt, bar)
-            training.train(watch, (lambda number: None) if one else bar.at)
+        with Resumption(None if state is None else file.path, self) as resumption:
+            if device is not None:
+                self.to(device)
+            inertia: list[float] = []
+            if state is not None:
+                with resumption.reading():
+                    assignment = checked_assignment(
+                        state[1].get("assignment"), len(rows), self.num_clusters, given
+                    )
+                    inertia = checked_inertia(
+                        state[0].get("inertia"), 0 if given is not None else max_iterations
+                    )
+            elif given is not None:
+                assignment = given
+            else:
+                clustering = kmeans(
+                    rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
+                )
+                assignment, inertia = clustering.assignment, clustering.inertia
+            nearest = None
+            if others is not None:
+                nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))
+            most = together
+            if most is None:
+                most = most_together(self.einets[0], settings.learner, settings.batch_size)
+            training = ClusterTraining(
+                self.einets, rows, assignment, others, nearest, settings, file, self._stand_in(),
+                most, inertia, calls,
+            )  # fmt: skip
+            if state is not None:
+                training.resume(*state, resumption)
+            trained = time.perf_counter()
+            one = self.num_clusters == 1
+            units = settings.epochs + settings.finish if one else self.num_clusters
+            unit = "epoch" if one else "cluster"
+            with Interrupt() as interrupt, Bar(units, training.steps, progress, unit) as bar:
+                watch = Watch(interrupt, bar)
+                training.train(watch, (lambda number: None) if one else bar.at)
         history = ClusterHistory(
             sizes=training.sizes,
             train=[each.train for each in training.histories],
@@ -416,25 +424,31 @@ class ClusteredEinet(Mixture):
                 "patience": patience,
             }
         state = file.read() if resume else None
-        if device is not None:
-            self.to(device)
-        trainee = MixtureTrainee(
-            self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
-            stand_in=self._stand_in(),
-        )  # fmt: skip
-        with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
-            loop = Loop(
-                trainee,
-                epochs,
-                Watch(interrupt, bar, by_step=False),
-                patience=patience,
-                validated=others is not None,
-                baseline=True,
-                after_epoch=[report_to(calls), *file.saver(0)],
-            )
-            if state is not None:
-                loop.load_state(state[0]["loop"], state[1])
-            loop.run()
+        with Resumption(None if state is None else file.path, self) as resumption:
+            if device is not None:
+                self.to(device)
+            trainee = MixtureTrainee(
+                self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
+                stand_in=self._stand_in(),
+            )  # fmt: skip
+            with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
+                loop = Loop(
+                    trainee,
+                    epochs,
+                    Watch(interrupt, bar, by_step=False),
+                    patience=patience,
+                    validated=others is not None,
+                    baseline=True,
+                    after_epoch=[report_to(calls), *file.saver(0)],
+                )
+                if state is not None:
+                    with resumption.reading():
+                        plain = as_fields(state[0], "the state", ["phase", "loop", "trainee"])
+                        as_count(plain["phase"], "phase", 0, 0)
+                        plain = {name: plain[name] for name in ("loop", "trainee")}
+                        loop.load_state(plain, state[1])
+                    resumption.done()
+                loop.run()
         if interrupt.requested and not loop.finished and others is None:
             trainee.restore(False)
         if checkpoint is not None:

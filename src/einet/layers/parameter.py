@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["CanonicalParameter", "OnPaper", "canonicalize", "release"]
+__all__ = ["CanonicalParameter", "OnPaper", "canonicalize", "original_of", "release"]
 
 _REFUSAL = (
     "canonical parameters take no gradients: they are probabilities and moments, and a gradient "
@@ -110,3 +110,12 @@ def release(module: nn.Module, name: str) -> nn.Parameter:
     plain = nn.Parameter(module._parameters[name].detach())  # type: ignore[union-attr]
     module._parameters[name] = plain
     return plain
+
+
+def original_of(name: str) -> str:
+    """What a state calls the free parameter that a parametrised one is computed from.
+
+    >>> original_of("weight")
+    'parametrizations.weight.original'
+    """
+    return f"parametrizations.{name}.original"

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
@@ -16,6 +16,7 @@ from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
 from einet.layers.parameter import canonicalize
 from einet.models.record import write_model
+from einet.models.state import check_state
 from einet.structures import RegionGraph
 
 __all__ = ["Model"]
@@ -102,12 +103,41 @@ class Model(Distribution):
         super().__setstate__(state)
         canonicalize(self)
 
-    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
-        result = super().load_state_dict(*arguments, **options)
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Take the parameters of another model of the same structure, as every torch module does.
+
+        A state that does not fit is refused before anything is changed: one of another graph, of
+        other families or shapes, and one that holds NaN, or weights that are negative or do not add
+        up to 1. The model is then as initialised as the other was, so that :func:`einet.fit` goes
+        on from there; states of releases that did not record this count as initialised.
+
+        Args:
+            state_dict: What ``state_dict()`` of the other model returned.
+            strict: Whether the names must be the same, none missing and none too many.
+            assign: Whether to keep the tensors given, in place of copying them.
+
+        Example:
+            >>> import einet, torch
+            >>> graph = einet.random_trees(4, 1, 2)
+            >>> one, two = (einet.Einet(graph, einet.Gaussian(), 3, seed=s) for s in (0, 1))
+            >>> two.load_state_dict(one.state_dict())
+            <All keys matched successfully>
+            >>> torch.equal(one.log_prob(torch.zeros(1, 4)), two.log_prob(torch.zeros(1, 4)))
+            True
+        """
+        result = super().load_state_dict(state_dict, strict, assign)
         canonicalize(self)
         return result
 
-    load_state_dict.__doc__ = nn.Module.load_state_dict.__doc__
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        # Here, and not only where a model itself is asked: it may be part of a larger module. Of a
+        # mixture this comes before any component is touched.
+        check_state(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     @abstractmethod
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
@@ -119,6 +149,10 @@ class Model(Distribution):
         Args:
             path: The file; its folder must exist.
             metadata: What else the file shall tell, for :func:`einet.load_metadata`.
+
+        Raises:
+            ValueError: The parameters are not those of a distribution, but NaN, say, or weights
+                that do not add up to 1. Nothing is written then.
         """
         graphs: dict[RegionGraph, str] = {}
         write_model(path, self, self.describe(graphs), graphs, metadata)

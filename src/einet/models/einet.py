@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -30,6 +30,7 @@ from einet.layers.arguments import check_families, check_sums, steep_leaves
 from einet.layers.parameter import CanonicalParameter, OnPaper, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype
+from einet.models.state import RECORD, is_initialized, record_of
 from einet.structures import RegionGraph
 
 if TYPE_CHECKING:
@@ -350,6 +351,34 @@ class Einet(EinetDistribution, Model):
             "blocks": [groups.index(block.group) for block in self.leaf.leaf_blocks],
             "layers": layers,
         }
+
+    # -- states ----------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> Tensor:
+        """What ``state_dict`` holds beside parameters: whether they are initialised, and of what.
+
+        :mod:`einet.models.state` says more.
+        """
+        return record_of(self)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Taken up with all else in :meth:`load_state_dict`."""
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        *arguments: Any,
+    ) -> None:
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, *arguments
+        )
+        # States of earlier releases have no record, and are to be taken all the same.
+        missing_keys[:] = [name for name in missing_keys if name != prefix + RECORD]
+        self.initialized = is_initialized(self, state_dict, prefix)
 
     def extra_repr(self) -> str:
         classes = f", classes={self.num_classes}" if self.num_classes > 1 else ""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from einet._version import __version__
 from einet.data.files import FormatError, write_tensors
+from einet.models.state import RECORD
 from einet.models.values import check_values
 from einet.structures import RegionGraph
 
@@ -130,6 +131,9 @@ def common_dtype(model: nn.Module) -> str:
 def _canonical(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and buffers by name, as if nothing were parametrised."""
     for name in model.state_dict():
+        if name.rpartition(".")[2] == RECORD:
+            # The description says all that a record in a state says.
+            continue
         # A parametrised module computes under the old name what it keeps under this one.
         name = name.replace("parametrizations.", "").removesuffix(".original")
         owner, _, attribute = name.rpartition(".")

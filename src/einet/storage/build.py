@@ -20,6 +20,7 @@ from einet.models.base import Model
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture
 from einet.models.record import MOST_LEVELS, is_typed
+from einet.models.state import RECORD
 from einet.structures import RegionGraph
 
 __all__ = ["Content", "expect", "field"]
@@ -203,7 +204,7 @@ class Content:
         expect(given == shape, f"{name} must be a tensor of shape {shape}, got {given}")
 
     def _fill(self, model: Any, description: dict[str, Any], prefix: str) -> Any:
-        """The model, with tensors in the place of those that were planned.
+        """The model, with tensors in the place of those that were planned; their values are checked.
 
         Whatever else it has must be what the file has as well: it was then built as the saved one
         was. A mixture's components are filled already.
@@ -212,6 +213,10 @@ class Content:
         state = {}
         for name, built in model.state_dict().items():
             if name.startswith("components."):
+                continue
+            if name == RECORD:
+                # Whether the model is initialised, which the description has told it.
+                state[name] = built
                 continue
             stored = self._look_at(prefix + name)
             kind = f"torch.{dtype}" if is_typed(name, built) else str(built.dtype)

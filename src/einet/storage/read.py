@@ -14,7 +14,6 @@ from einet._version import __version__
 from einet.data.files import CHECKSUM, FormatError, read_header, read_tensors
 from einet.models.base import Model
 from einet.models.record import FORMAT, KEY, VERSION
-from einet.models.values import check_values
 from einet.storage.build import Content, expect, field
 
 __all__ = ["load", "load_metadata"]
@@ -51,7 +50,6 @@ def load(path: str | os.PathLike[str], device: torch.device | str | None = None)
     try:
         header, tensors = read_tensors(path, KEY)
         model = Content(tensors).model(field(_checked_header(header), "model", dict))
-        check_values(model)
     except _FAULTS as error:
         raise _damaged(path, error) from error
     return model if device is None else model.to(device)
