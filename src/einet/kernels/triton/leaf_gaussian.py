@@ -242,7 +242,7 @@ def _backward(
         mu += size * d
         square = size * (second / count)
         variance = (1 - size) * variance + square - size * size * d * d
-        variance = tl.maximum(variance, _ROUNDING * square)
+        variance = tl.maximum(variance, square * _ROUNDING)
         # The best variance is the one about the mean as it is kept.
         kept = tl.minimum(tl.maximum(mu, -1e30), 1e30).to(tl.float32)
         rounded = mu - kept.to(tl.float64)
