@@ -15,12 +15,14 @@ numbers = st.floats(-1e6, 1e6)
 def test_sums_from_another_origin(values: list[float], first: float, second: float):
     def sums(origin: float) -> torch.Tensor:
         exact = [Fraction(value) - Fraction(origin) for value in values]
-        return torch.tensor([float(sum(exact)), float(sum(e * e for e in exact))]).double()
+        numbers = [float(sum(exact)), float(sum(e * e for e in exact))]
+        return torch.tensor(numbers, dtype=torch.float64)
 
-    total = torch.tensor(float(len(values))).double()
-    found = counted_from(total, sums(first), torch.tensor(second - first).double())
+    total = torch.tensor(float(len(values)), dtype=torch.float64)
+    moved = torch.tensor(second, dtype=torch.float64) - first
+    found = counted_from(total, sums(first), moved)
     torch.testing.assert_close(found, sums(second), rtol=1e-9, atol=1e-1)
-    back = counted_from(total, found, torch.tensor(first - second).double())
+    back = counted_from(total, found, -moved)
     torch.testing.assert_close(back, sums(first), rtol=1e-9, atol=1e-1)
 
 

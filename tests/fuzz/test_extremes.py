@@ -25,9 +25,10 @@ def _case(random: np.random.Generator, _: Path) -> str:
     x[torch.from_numpy(random.random(x.shape) < random.choice([0.0, 0.3]))] = math.nan
     if random.random() < 0.5:
         weights = torch.from_numpy(random.choice([1e-6, 0.5, 1.0, 3.0, 1e6], rows))
-    depth = int(random.integers(1, 3)) if variables > 2 else min(1, variables - 1)
+    depth = int(random.integers(1, 3)) if variables > 2 else variables - 1
+    replicas = int(random.integers(1, 4)) if depth else 1
     model = einet.Einet(
-        einet.random_trees(variables, depth, int(random.integers(1, 4)), seed=0),
+        einet.random_trees(variables, depth, replicas, seed=0),
         [kind.family for kind in kinds],
         int(random.integers(1, 5)),
         sums=str(random.choice(["einsum", "linear"])),

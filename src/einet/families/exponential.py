@@ -19,7 +19,7 @@ __all__ = ["Exponential"]
 # Means in units of the scale: float32 can hold them, whatever the outliers.
 _LARGEST, _SMALLEST = 1e30, 1e-30
 # Scales by which every number of the support can be divided.
-_SCALES = (1e-270, 1e30)
+_SCALES = (1e-250, 1e30)
 
 
 @register
@@ -75,7 +75,7 @@ class Exponential(ExponentialFamily):
 
     def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
         scaled = (x.clamp(min=0).double() / self.scale).to(x)
-        return finite(scaled).unsqueeze(-1)
+        return finite(scaled, power=1).unsqueeze(-1)
 
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         inside = (x >= 0) & (x <= self.largest)

@@ -20,7 +20,7 @@ __all__ = ["Gamma"]
 # Means in units of the column's scale: as wide as allows to square them in float32.
 _MEANS = (1e-15, 1e15)
 # Scales by which every number of the support can be divided.
-_SCALES = (1e-270, 1e30)
+_SCALES = (1e-250, 1e30)
 # With larger shapes the digits that α log x − log Γ(α) leaves would not do.
 _LARGEST_SHAPE = 1e8
 # Below this value of log E[x] − E[log x] its start is exact to as many digits as the data hold.
@@ -73,7 +73,8 @@ class Gamma(ExponentialFamily):
         # Not the logarithm of the quotient, which may be too small a number.
         inside = torch.where(self._inside(x), x, 1.0).double()
         log = inside.log() - self.scale.log()
-        return torch.stack([log, finite(inside / self.scale)], -1).to(x)
+        scaled = finite((inside / self.scale).to(x), power=1)
+        return torch.stack([log.to(x), scaled], -1)
 
     def _inside(self, x: Tensor) -> Bool[Tensor, "*batch"]:
         return (x > 0) & (x <= self.largest)

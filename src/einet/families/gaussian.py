@@ -225,7 +225,7 @@ class Gaussian(ExponentialFamily):
         largest = deviation.abs().amax(0).clamp(min=torch.finfo(torch.float64).tiny)
         scale = largest * ((deviation / largest).square_().sum(0) / rows).sqrt()
         # A column that is constant up to the rounding of its type has no scale of its own.
-        constant = scale <= 0.5 * torch.finfo(x.dtype).eps * kept.abs().amax(0)
+        constant = scale <= torch.finfo(x.dtype).eps * kept.abs().amax(0)
         scale = torch.where(constant, (1e-6 * location.abs()).clamp(min=1e-3), scale)
         known = count > 0
         return self.with_hyperparameters(
