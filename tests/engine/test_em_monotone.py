@@ -41,7 +41,7 @@ def tables(draw: st.DrawFn, kind: Kind) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data(), dtype=st.sampled_from([torch.float32, torch.float64]), entries=st.just(2))
 def test_it_never_falls(name: str, data: st.DataObject, dtype: torch.dtype, entries: int):
     kind = KINDS[name]

@@ -58,3 +58,9 @@ def test_lengths_and_order_are_named():
     with pytest.raises(ValueError, match="high must not be below low, got high=1 and low=2"):
         check_order("low", torch.tensor([0.0, 2.0]), "high", torch.ones(()))
     check_order("low", torch.tensor(math.nan), "high", two)
+
+
+def test_numbers_keep_their_digits():
+    for value in (1e-50, 1e-4, 2.0**32 - 1, 1 / 3):
+        assert as_hyper("n", value).item() == value
+        assert as_hyper("n", [value]).tolist() == [value]

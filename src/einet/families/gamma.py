@@ -170,7 +170,8 @@ class Gamma(ExponentialFamily):
 
 def _solve_shape(spread: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
     """The α with log α − ψ(α) = spread, by Newton's method for 1/α from a start within 2 %."""
-    spread = spread.clamp(min=1e-14)
+    # Shapes beyond 1e-12 and 1e14 are of no use to anybody, and polygamma functions overflow.
+    spread = spread.clamp(1e-14, 1e12)
     root = ((spread - 3).square() + 24 * spread).sqrt()
     # Two forms of one root of a quadratic equation, each where it does not cancel.
     start = torch.where(

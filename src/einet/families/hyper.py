@@ -44,8 +44,12 @@ def as_hyper(
             raise ValueError(f"{name} is required")
         return torch.tensor(absent, dtype=torch.float64)
     try:
-        given = value.detach() if isinstance(value, Tensor) else torch.tensor(value)
-        tensor = given.to(torch.float64, copy=True)
+        # Straight to float64: numbers such as 1e-50 or 2**32 - 1.0 do not survive float32.
+        kind = torch.float64
+        is_tensor = isinstance(value, Tensor)
+        tensor = (
+            value.detach().to(kind, copy=True) if is_tensor else torch.tensor(value, dtype=kind)
+        )
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name} must be a number or a sequence of numbers, got {value!r}"
