@@ -397,8 +397,7 @@ def test_adapt_reads_only_observed_values_inside_the_support(case: Case):
     for name, value in adapted.hyper.items():
         torch.testing.assert_close(value, clean.hyper[name], equal_nan=True)
         torch.testing.assert_close(value[2], family.hyper[name][2], equal_nan=True)
-        if (value[:2] != family.hyper[name][:2]).all() and not value.isnan().any():
-            assert torch.equal(value.float().double()[:2], value[:2])  # a cast moves nothing
+        assert value.dtype == torch.float64
 
 
 @every_case

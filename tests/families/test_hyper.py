@@ -73,3 +73,9 @@ def test_limits_of_what_a_file_says():
     ):
         with pytest.raises(ValueError, match=message):
             check_limits({**good, name: torch.tensor([1.0, value])}, limits)
+
+
+def test_numbers_keep_their_digits():
+    for value in (1e-50, 1e-4, 2.0**32 - 1, 1 / 3):
+        assert as_hyper("n", value).item() == value
+        assert as_hyper("n", [value]).tolist() == [value]

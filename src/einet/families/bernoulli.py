@@ -42,6 +42,7 @@ class Bernoulli(ExponentialFamily):
     hyperparameters: ClassVar = ("min_probability",)
     kernel: ClassVar = "binary"
     discrete: ClassVar = True
+    largest: ClassVar = 1.0
     support: ClassVar = "0 or 1"
     bounded: ClassVar = True
     limits: ClassVar = {"min_probability": {"above": 0, "below": 0.5}}

@@ -25,6 +25,7 @@ def as_hyper(
     above: float | int | None = None,
     at_least: float | int | None = None,
     below: float | int | None = None,
+    at_most: float | int | None = None,
     integer: bool = False,
     absent: float | int | None = None,
 ) -> Tensor:
@@ -33,7 +34,7 @@ def as_hyper(
     Args:
         name: The argument's name, for messages.
         value: What the user gave; ``None`` gives ``absent`` where that is allowed.
-        above, at_least, below: Open and closed lower bounds, and an open upper bound.
+        above, at_least, below, at_most: Open and closed bounds.
         integer: Whether only whole numbers are allowed.
         absent: The number that stands for ``None``.
 
@@ -46,8 +47,12 @@ def as_hyper(
             raise ValueError(f"{name} is required")
         return torch.tensor(absent, dtype=torch.float64)
     try:
-        given = value.detach() if isinstance(value, Tensor) else torch.tensor(value)
-        tensor = given.to(torch.float64, copy=True)
+        # Straight to float64: numbers such as 1e-50 or 2**32 - 1.0 do not survive float32.
+        kind = torch.float64
+        is_tensor = isinstance(value, Tensor)
+        tensor = (
+            value.detach().to(kind, copy=True) if is_tensor else torch.tensor(value, dtype=kind)
+        )
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name} must be a number or a sequence of numbers, got {value!r}"
@@ -63,6 +68,8 @@ def as_hyper(
         rules.append((tensor >= at_least, f"at least {at_least:g}"))
     if below is not None:
         rules.append((tensor < below, f"less than {below:g}"))
+    if at_most is not None:
+        rules.append((tensor <= at_most, f"at most {at_most:g}"))
     if integer:
         rules.append((tensor.isfinite() & (tensor == tensor.round()), "a whole number"))
     for satisfied, rule in rules:

@@ -204,7 +204,7 @@ class Content:
         expect(given == shape, f"{name} must be a tensor of shape {shape}, got {given}")
 
     def _fill(self, model: Any, description: dict[str, Any], prefix: str) -> Any:
-        """The model, with tensors in the place of those that were planned; their values are checked.
+        """The model, with tensors in the place of those planned, and their values checked.
 
         Whatever else it has must be what the file has as well: it was then built as the saved one
         was. A mixture's components are filled already.

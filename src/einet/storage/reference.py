@@ -108,7 +108,9 @@ the parameters in learning and have no part in the density.
 ``Poisson``      The rate λ
 ===============  ================================================================================
 
-All densities are with respect to x; a value outside the support has density 0.
+All densities are with respect to x; a value outside the support has density 0. Supports end where
+float64 would run out of digits or of range: at 1e30 for ``Exponential``, ``Gamma`` and ``Gaussian``
+(there at −1e30, too), at 2³² for ``Poisson``.
 """
 
 from __future__ import annotations
@@ -175,11 +177,11 @@ FAMILIES = {
         ),
     ),
     "Exponential": (
-        lambda x, h: np.isfinite(x) & (x >= 0),
+        lambda x, h: (x >= 0) & (x <= 1e30),
         lambda x, h, mean: -np.log(mean * h["scale"]) - x / (mean * h["scale"]),
     ),
     "Gamma": (
-        lambda x, h: np.isfinite(x) & (x > 0),
+        lambda x, h: (x > 0) & (x <= 1e30),
         lambda x, h, shape, mean: (
             (shape - 1) * np.log(x)
             - shape * (x / (mean * h["scale"]) + np.log(mean * h["scale"] / shape))
@@ -187,7 +189,7 @@ FAMILIES = {
         ),
     ),
     "Gaussian": (
-        lambda x, h: np.isfinite(x),
+        lambda x, h: np.abs(x) <= 1e30,
         lambda x, h, mean, variance: (
             -0.5 * ((x - h["location"]) / h["scale"] - mean) ** 2 / variance
             - 0.5 * np.log(2 * np.pi * variance)
@@ -195,7 +197,7 @@ FAMILIES = {
         ),
     ),
     "Poisson": (
-        lambda x, h: whole(x) & (x >= 0),
+        lambda x, h: whole(x) & (x >= 0) & (x <= 2**32),
         lambda x, h, rate: x * np.log(rate) - rate - lgamma(x + 1),
     ),
 }
