@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed
 from einet.clusters.arguments import digest, given_clusters, in_memory
 from einet.clusters.history import ClusterHistory
 from einet.clusters.refine import MixtureTrainee
@@ -262,7 +262,7 @@ class ClusteredEinet(Mixture):
             epochs=as_int("epochs", epochs, minimum=1),
             finish=int(finish),
             batch_size=as_int("batch_size", batch_size, minimum=1),
-            seed=as_int("seed", seed, minimum=0),
+            seed=as_seed(seed),
             patience=None if patience is None else as_int("patience", patience, minimum=1),
             hide=as_hide(hide),
             from_clusters=from_clusters,
@@ -284,7 +284,7 @@ class ClusteredEinet(Mixture):
             if clusters is None
             else given_clusters(clusters, self.num_clusters, len(rows), weights)
         )
-        max_iterations = as_int("max_iterations", kmeans_iterations, minimum=1)
+        max_iterations = as_int("kmeans_iterations", kmeans_iterations, minimum=1)
         file = Checkpoint(checkpoint)
         if checkpoint is not None:
             file.settings = {
@@ -295,6 +295,7 @@ class ClusteredEinet(Mixture):
         state = file.read() if resume else None
         if device is not None:
             self.to(device)
+        self.remember(rows.columns)
         inertia: list[float] = []
         if state is not None:
             assignment, inertia = state[1]["assignment"].long(), state[0]["inertia"]
@@ -389,7 +390,7 @@ class ClusteredEinet(Mixture):
         check_trainable(self)
         epochs = as_int("epochs", epochs, minimum=1)
         batch_size = as_int("batch_size", batch_size, minimum=1)
-        seed = as_int("seed", seed, minimum=0)
+        seed = as_seed(seed)
         if patience is not None:
             patience = as_int("patience", patience, minimum=1)
         learner = EM() if optimizer is None else as_learner(optimizer)
@@ -418,6 +419,7 @@ class ClusteredEinet(Mixture):
         state = file.read() if resume else None
         if device is not None:
             self.to(device)
+        self.remember(rows.columns)
         trainee = MixtureTrainee(
             self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
             stand_in=self._stand_in(),

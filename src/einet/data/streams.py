@@ -50,6 +50,8 @@ class RowStream(ABC):
 
     device: torch.device
     num_variables: int
+    #: The names of the variables, where the rows came from tables that have them.
+    columns: tuple[str, ...] | None = None
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch]:
@@ -104,7 +106,7 @@ class Rows(RowStream):
             raise TypeError(
                 f"transform must be a function of a tensor of rows or None, got {transform!r}"
             )
-        self.num_variables, self.device = batch.x.shape[1], device
+        self.num_variables, self.device, self.columns = batch.x.shape[1], device, batch.columns
         self._transform, self._mean, self._complete = transform, None, False
         counted = None if batch.weights is None else batch.weights > 0
         if counted is None or bool(counted.all()):

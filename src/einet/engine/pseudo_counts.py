@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet._checks import as_number
 from einet._memory import chunks
 from einet.data.batch import Batch
 from einet.kernels.leaf import add_statistics, torch_kernel
@@ -44,6 +45,8 @@ class PseudoCounts:
 
     def for_rows(self, weight: float | int | Tensor) -> PseudoCounts:
         """Those of rows of this total weight: α and β times their share in all rows."""
+        if not isinstance(weight, Tensor):
+            weight = as_number("weight", weight, at_least=0)
         share = weight / self.rows
         sums = None if self.sums is None else self.sums * share
         leaves = self.leaves

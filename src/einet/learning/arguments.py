@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from einet.models.base import Model
 
 __all__ = [
     "as_callbacks",
+    "as_device",
     "as_hide",
     "as_learner",
     "as_streams",
@@ -57,8 +59,23 @@ def as_hide(hide: Any) -> float:
     return float(hide)
 
 
+def as_device(device: Any) -> torch.device:
+    """A device that a model can be moved to."""
+    try:
+        return torch.empty(0, device=device).device
+    except (TypeError, RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device must be one that torch has here, such as 'cpu' or 'cuda', got {device!r}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
 def as_callbacks(callbacks: Any) -> list[Callback]:
     """One function or several as a list."""
+    if not callable(callbacks) and not isinstance(callbacks, Iterable):
+        raise TypeError(
+            f"callbacks must be functions of an einet.EpochReport, got {type(callbacks).__name__}"
+        )
     calls = [callbacks] if callable(callbacks) else list(callbacks)
     for call in calls:
         if not callable(call):
@@ -96,6 +113,7 @@ def _as_stream(
     transform: Transform | None,
     name: str,
     device: torch.device,
+    columns: tuple[str, ...] | None,
 ) -> RowStream:
     """Data for training; what is checked here need not be again for any mini-batch of them."""
     prefix = "valid_" if name == "valid" else ""
@@ -106,9 +124,8 @@ def _as_stream(
                 raise ValueError(
                     f"{prefix}{what} is given, but {name} is a loader; let its batches hold it"
                 )
-        return LoaderRows(
-            x, model.num_variables, model.num_classes, device, model.check_support, name
-        )
+        sizes = (model.num_variables, model.num_classes)
+        return LoaderRows(x, *sizes, device, model.check_support, name, columns)
     # NaN is looked for part by part, and where the model is.
     batch = model.as_batch(
         x,
@@ -120,6 +137,7 @@ def _as_stream(
         allow_empty=False,
         scan=False,
         device=None,
+        columns=columns,
     )
     return Rows(batch, device, transform, model.check_support, name)
 
@@ -141,9 +159,11 @@ def as_streams(
 
     They are checked before the model is touched.
     """
-    there = model.device if device is None else torch.empty(0, device=device).device
-    rows = _as_stream(model, train, observed, labels, weights, transform, "train", there)
+    there = model.device if device is None else as_device(device)
+    given = (train, observed, labels, weights, transform)
+    rows = _as_stream(model, *given, "train", there, model.columns)
     if valid is None:
         return rows, None
-    given = (valid, valid_observed, valid_labels, None)
-    return rows, _as_stream(model, *given, transform, "valid", there)
+    others = (valid, valid_observed, valid_labels, None, transform)
+    # Those of the training rows, which the model is going to remember.
+    return rows, _as_stream(model, *others, "valid", there, rows.columns)

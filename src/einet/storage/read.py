@@ -55,6 +55,9 @@ def load(path: str | os.PathLike[str], device: torch.device | str | None = None)
     try:
         description, tensors = _read(path)
         model = _build(description, "", tensors, {})
+        if "columns" in description:
+            # Files of earlier releases have none. The setter checks that there is a name for each.
+            model.columns = _field(description, "columns", list)
         _expect(
             not tensors, f"it holds {', '.join(list(tensors)[:3])}, which the model does not have"
         )

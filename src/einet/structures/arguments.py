@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from einet.data.batch import Batch, as_batch
@@ -13,11 +12,8 @@ __all__ = ["as_rows"]
 
 def as_rows(data: Any, observed: Any, weights: Any) -> Batch:
     """Data to learn a structure from, with any number of columns; missing cells are 0."""
-    shape = data.x.shape if isinstance(data, Batch) else np.shape(data)
-    if len(shape) != 2 or shape[1] == 0:
-        raise ValueError(f"data must have shape [rows, variables], got {list(shape)}")
     options = {"name": "data", "allow_empty": False}
-    batch = as_batch(data, shape[1], observed, weights=weights, **options)
+    batch = as_batch(data, None, observed, weights=weights, **options)
     if batch.observed is None:
         return batch
     return replace(batch, x=torch.where(batch.observed, batch.x, 0))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed, check_choice
 from einet.data.batch import Batch
 from einet.structures.arguments import as_rows
 from einet.structures.gaussian_information import gaussian_information
@@ -75,10 +75,8 @@ def chow_liu(
         RegionGraph(num_variables=5, regions=22, leaves=15, partitions=9, layers=3)
     """
     trees = as_int("trees", trees, minimum=1)
-    seed = as_int("seed", seed, minimum=0)
-    if information not in _ESTIMATES:
-        known = " or ".join(map(repr, _ESTIMATES))
-        raise ValueError(f"information must be {known}, got {information!r}")
+    seed = as_seed(seed)
+    check_choice("information", information, list(_ESTIMATES))
     check, estimate = _ESTIMATES[information]
     batch = check(data, observed, weights)
     num_variables = batch.x.shape[1]
