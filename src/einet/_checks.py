@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor
 
 __all__ = [
+    "as_device",
     "as_int",
     "as_number",
     "as_seed",
     "as_smoothing",
     "as_step_size",
     "check_choice",
+    "check_flag",
     "missing_package",
+    "shown",
 ]
 
 # What torch's generators take, and what stays positive in 64 bits with a sign.
@@ -30,7 +34,7 @@ def as_int(name: str, value: Any, minimum: int) -> int:
     >>> as_int("depth", 3, minimum=0)
     3
     """
-    message = f"{name} must be an integer >= {minimum}, got {_shown(value)}"
+    message = f"{name} must be an integer >= {minimum}, got {shown(value)}"
     if isinstance(value, bool):
         raise TypeError(message)
     try:
@@ -60,7 +64,7 @@ def as_number(
     rules = [] if at_least is None else [f" >= {at_least:g}"]
     rules += [] if above is None else [f" > {above:g}"]
     rules += [] if at_most == math.inf else [f" <= {at_most:g}"]
-    message = f"{name} must be a number{' and'.join(rules)}, got {_shown(value)}"
+    message = f"{name} must be a number{' and'.join(rules)}, got {shown(value)}"
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(message)
     try:
@@ -87,8 +91,19 @@ def as_seed(value: Any, name: str = "seed") -> int:
     """
     number = as_int(name, value, minimum=0)
     if number >= _SEEDS:
-        raise ValueError(f"{name} must be an integer below 2**63, got {_shown(value)}")
+        raise ValueError(f"{name} must be an integer below 2**63, got {shown(value)}")
     return number
+
+
+def as_device(device: Any) -> torch.device:
+    """A device that a model can be moved to."""
+    try:
+        return torch.empty(0, device=device).device
+    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise ValueError(
+            "device must be one that torch has here, such as 'cpu' or 'cuda', got "
+            f"{shown(device)}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def as_step_size(value: Any) -> float | Tensor:
@@ -99,7 +114,7 @@ def as_step_size(value: Any) -> float | Tensor:
     >>> as_step_size(1)
     1.0
     """
-    message = f"step_size must lie in (0, 1], got {_shown(value)}"
+    message = f"step_size must lie in (0, 1], got {shown(value)}"
     if isinstance(value, Tensor):
         if value.ndim != 0 or not value.is_floating_point():
             raise TypeError(
@@ -116,6 +131,15 @@ def as_step_size(value: Any) -> float | Tensor:
     return float(value)
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless the argument ``name`` is True or False: text such as "no" would count as True.
+
+    >>> check_flag("resume", False)
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Raise unless the argument ``name`` is one of some words.
 
@@ -125,11 +149,15 @@ def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
         words = ", ".join(map(repr, allowed))
         words = words if len(allowed) != 2 else " or ".join(map(repr, allowed))
         start = "one of " if len(allowed) > 2 else ""
-        raise ValueError(f"{name} must be {start}{words}, got {_shown(value)}")
+        raise ValueError(f"{name} must be {start}{words}, got {shown(value)}")
 
 
-def _shown(value: Any) -> str:
-    """What was given, for an error that can be read."""
+def shown(value: Any) -> str:
+    """What was given, for an error that can be read: cut where it is long.
+
+    >>> shown([1, 2])
+    '[1, 2]'
+    """
     try:
         text = repr(value)
     except ValueError:

@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from torch import Tensor
+
+from einet._checks import shown
+
 __all__ = ["as_columns", "names_of", "order_of"]
 
 # So many names, of so many characters, does an error show.
@@ -47,10 +51,10 @@ def as_columns(columns: Any, num_variables: int) -> tuple[str, ...]:
         >>> as_columns(["age", "height"], num_variables=2)
         ('age', 'height')
     """
-    named = isinstance(columns, Iterable) and not isinstance(columns, str | bytes)
+    named = isinstance(columns, Iterable) and not isinstance(columns, str | bytes | Tensor)
     names = tuple(columns) if named else ()
     if not named or not all(isinstance(each, str) for each in names):
-        raise TypeError(f"columns must be a sequence of strings or None, got {columns!r:.200}")
+        raise TypeError(f"columns must be a sequence of strings or None, got {shown(columns)}")
     if len(names) != num_variables:
         raise ValueError(
             f"columns must hold one name for each of {num_variables} variables, got {len(names)}"

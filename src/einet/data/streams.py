@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._checks import shown
 from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.data.staging import Staging, pinned_copy
@@ -104,7 +105,7 @@ class Rows(RowStream):
     ) -> None:
         if transform is not None and not callable(transform):
             raise TypeError(
-                f"transform must be a function of a tensor of rows or None, got {transform!r}"
+                f"transform must be a function of a tensor of rows or None, got {shown(transform)}"
             )
         self.num_variables, self.device, self.columns = batch.x.shape[1], device, batch.columns
         self._transform, self._mean, self._complete = transform, None, False

@@ -51,7 +51,9 @@ class Beta(ExponentialFamily):
         min_concentration: Numbers = 1e-2,
         max_concentration: Numbers = 1e5,
     ) -> None:
-        self.min_concentration = as_hyper("min_concentration", min_concentration, above=0)
+        self.min_concentration = as_hyper(
+            "min_concentration", min_concentration, above=0, below=math.inf
+        )
         self.max_concentration = as_hyper(
             "max_concentration", max_concentration, above=0, below=math.inf
         )

@@ -23,6 +23,9 @@ from einet.families.registry import register
 
 __all__ = ["Binomial"]
 
+# The logs of binomial coefficients are differences: of more trials they lose all their digits.
+_MOST_TRIALS = 1 << 31
+
 
 @register
 class Binomial(ExponentialFamily):
@@ -32,7 +35,7 @@ class Binomial(ExponentialFamily):
     digits do not depend on n. With n = 255 it is a distribution over the grey values of a pixel.
 
     Args:
-        n: The number of trials.
+        n: The number of trials, below 2³¹.
         min_probability: p is kept within [min_probability, 1 − min_probability].
 
     Example:
@@ -51,7 +54,7 @@ class Binomial(ExponentialFamily):
         n: Numbers,
         min_probability: Numbers = 1e-6,
     ) -> None:
-        self.n = as_hyper("n", n, at_least=1, integer=True)
+        self.n = as_hyper("n", n, at_least=1, below=_MOST_TRIALS, integer=True)
         self.min_probability = as_hyper("min_probability", min_probability, above=0, below=0.5)
         check_lengths(n=self.n, min_probability=self.min_probability)
 

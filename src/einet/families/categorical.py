@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from einet._checks import check_flag
 from einet.families.arithmetic import is_whole
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths
@@ -55,7 +56,9 @@ class Categorical(ExponentialFamily):
         min_probability: Numbers = 1e-6,
         numeric: bool = False,
     ) -> None:
-        self.num_categories = as_hyper("num_categories", num_categories, at_least=1, integer=True)
+        self.num_categories = as_hyper(
+            "num_categories", num_categories, at_least=1, below=1 << 31, integer=True
+        )
         self.min_probability = as_hyper("min_probability", min_probability, above=0)
         check_lengths(num_categories=self.num_categories, min_probability=self.min_probability)
         if bool((self.min_probability * self.num_categories > 1).any()):
@@ -65,6 +68,7 @@ class Categorical(ExponentialFamily):
             )
         # The tables' width. It outlives the variable that needs it when variables are selected.
         self.width = int(self.num_categories.max())
+        check_flag("numeric", numeric)
         self.numeric = numeric
 
     @property

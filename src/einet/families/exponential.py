@@ -50,9 +50,9 @@ class Exponential(ExponentialFamily):
         relative_floor: Numbers = 1e-4,
     ) -> None:
         # NaN stands for "relative to the data".
-        self.min_mean = as_hyper("min_mean", min_mean, above=0, absent=math.nan)
+        self.min_mean = as_hyper("min_mean", min_mean, above=0, below=math.inf, absent=math.nan)
         self.max_mean = as_hyper("max_mean", max_mean, above=0, absent=math.inf)
-        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0, below=math.inf)
         check_order("min_mean", self.min_mean, "max_mean", self.max_mean)
         check_lengths(
             min_mean=self.min_mean, max_mean=self.max_mean, relative_floor=self.relative_floor

@@ -53,7 +53,7 @@ class Gamma(ExponentialFamily):
         min_shape: Numbers = 1e-2,
         max_shape: Numbers = 1e5,
     ) -> None:
-        self.min_shape = as_hyper("min_shape", min_shape, above=0)
+        self.min_shape = as_hyper("min_shape", min_shape, above=0, below=math.inf)
         self.max_shape = as_hyper("max_shape", max_shape, above=0, below=math.inf)
         check_order("min_shape", self.min_shape, "max_shape", self.max_shape)
         self.scale = torch.ones((), dtype=torch.float64)

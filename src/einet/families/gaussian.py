@@ -58,9 +58,11 @@ class Gaussian(ExponentialFamily):
         relative_floor: Numbers = 1e-4,
     ) -> None:
         # NaN stands for "relative to the data".
-        self.min_variance = as_hyper("min_variance", min_variance, above=0, absent=math.nan)
+        self.min_variance = as_hyper(
+            "min_variance", min_variance, above=0, below=math.inf, absent=math.nan
+        )
         self.max_variance = as_hyper("max_variance", max_variance, above=0, absent=math.inf)
-        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0, below=math.inf)
         check_order("min_variance", self.min_variance, "max_variance", self.max_variance)
         check_lengths(
             min_variance=self.min_variance,

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from einet._checks import shown
+
 __all__ = ["Numbers", "as_hyper", "check_lengths", "check_order"]
 
 #: What users may give for a hyper-parameter: one number, or one number a variable.
@@ -42,12 +44,14 @@ def as_hyper(
         if absent is None:
             raise ValueError(f"{name} is required")
         return torch.tensor(absent, dtype=torch.float64)
+    if _is_odd(value):
+        raise TypeError(f"{name} must be a number or a sequence of numbers, got {shown(value)}")
     try:
         given = value.detach() if isinstance(value, Tensor) else torch.tensor(value)
         tensor = given.to(torch.float64, copy=True)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(
-            f"{name} must be a number or a sequence of numbers, got {value!r}"
+            f"{name} must be a number or a sequence of numbers, got {type(value).__name__}: {error}"
         ) from error
     if tensor.ndim > 1 or tensor.numel() == 0:
         raise ValueError(
@@ -67,6 +71,19 @@ def as_hyper(
             bad = tensor.reshape(-1)[~satisfied.reshape(-1)][0].item()
             raise ValueError(f"{name} must be {rule}, got {bad:g}")
     return tensor
+
+
+def _is_odd(value: object) -> bool:
+    """Whether torch would make another number of this, or none that was meant."""
+    if isinstance(value, bool | complex | str | bytes):
+        return True
+    if isinstance(value, Tensor):
+        return value.dtype == torch.bool or value.is_complex() or value.layout != torch.strided
+    if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
+        return True
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind not in "iuf"
+    return isinstance(value, Sequence) and any(map(_is_odd, value))
 
 
 def check_lengths(**values: Tensor) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from einet._checks import as_int, check_choice
+from einet._memory import check_memory
 from einet.data.batch import Batch
 from einet.inference.distribution import Distribution
 from einet.inference.kept import Kept, room_on
@@ -172,11 +173,13 @@ class Conditioned(ABC):
             )
         return query
 
-    @staticmethod
-    def as_count(n: int, leaves: str) -> int:
+    def as_count(self, n: int, leaves: str) -> int:
         """How many to sample, checked together with what is read off the leaves."""
         check_choice("leaves", leaves, ("sample", "mean"))
-        return as_int("n", n, minimum=0)
+        count, model = as_int("n", n, minimum=0), self.model
+        each = len(self) * model.num_variables * self.result_dtype.itemsize
+        check_memory("n, the number of samples,", count * each, model.device)
+        return count
 
 
 def same_values(query: Batch, evidence: Batch) -> Bool[Tensor, "batch variables"]:

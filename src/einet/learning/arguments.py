@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import torch
 from torch.nn.utils import parametrize
 
+from einet._checks import as_device, check_choice, shown
 from einet.data.loader import LoaderRows, is_loader
 from einet.data.streams import Rows, RowStream, Transform
 from einet.learning.em import StochasticEM
@@ -19,7 +20,6 @@ from einet.models.base import Model
 
 __all__ = [
     "as_callbacks",
-    "as_device",
     "as_hide",
     "as_learner",
     "as_streams",
@@ -39,6 +39,7 @@ def check_trainable(model: Any) -> None:
 
 def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
     """What a user gave as ``optimizer``, or the default."""
+    check_choice("objective", objective, get_args(Objective))
     if optimizer is None:
         if objective == "discriminative":
             return Gradient(torch.optim.Adam, lr=0.01)
@@ -55,24 +56,13 @@ def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
 def as_hide(hide: Any) -> float:
     """A share of cells to hide."""
     if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
-        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
+        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {shown(hide)}")
     return float(hide)
-
-
-def as_device(device: Any) -> torch.device:
-    """A device that a model can be moved to."""
-    try:
-        return torch.empty(0, device=device).device
-    except (TypeError, RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device must be one that torch has here, such as 'cpu' or 'cuda', got {device!r}: "
-            f"{str(error).splitlines()[0]}"
-        ) from error
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
     """One function or several as a list."""
-    if not callable(callbacks) and not isinstance(callbacks, Iterable):
+    if not callable(callbacks) and not isinstance(callbacks, Sequence):
         raise TypeError(
             f"callbacks must be functions of an einet.EpochReport, got {type(callbacks).__name__}"
         )

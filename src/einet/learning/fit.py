@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from einet._checks import as_int, as_seed
+from einet._checks import as_int, as_seed, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.streams import Transform
@@ -129,6 +129,9 @@ def fit(
     epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
     if patience is not None:
         patience = as_int("patience", patience, minimum=1)
+    for name, flag in (("resume", resume), ("progress", progress), ("initialize", initialize)):
+        if flag is not None or name != "initialize":
+            check_flag(name, flag)
     size = _batch_size(batch_size, train)
     hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
     calls = as_callbacks(callbacks)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from einet._checks import shown
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts, leaf_centres
 from einet.layers import LeafPrior
@@ -57,11 +58,13 @@ class Prior:
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+                raise ValueError(
+                    f"{name} must be a finite number of at least 0, got {shown(value)}"
+                )
             if value > _MOST:
                 raise ValueError(
                     f"{name} must be at most 2**53, beyond which rows would not count beside it, "
-                    f"got {value!r:.40}"
+                    f"got {shown(value)}"
                 )
 
     @property

@@ -129,6 +129,14 @@ class Model(Distribution):
         """How many numbers the model keeps as parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Torch would take a module or parameter for a part of the model, past what is checked.
+        is_part = isinstance(value, nn.Module | nn.Parameter)
+        if is_part and isinstance(getattr(type(self), name, None), property):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
     # Torch puts plain parameters in the place of canonical ones here and there: in pickles, where
     # a state is assigned, and on devices that no parameter can be moved to in place.
 

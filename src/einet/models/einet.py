@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet._checks import as_int, as_seed, as_step_size, check_choice
+from einet._checks import as_device, as_int, as_seed, as_step_size, check_choice, check_flag
 from einet.data.batch import Batch, as_batch
 from einet.engine import replay
 from einet.engine.initialize import initialize_leaves
@@ -26,7 +26,7 @@ from einet.inference.distribution import Distribution
 from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
-from einet.layers.arguments import check_families, check_sums, steep_leaves
+from einet.layers.arguments import check_dtype, check_families, check_room, check_sums, steep_leaves
 from einet.layers.parameter import CanonicalParameter, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype
@@ -100,6 +100,10 @@ class Einet(EinetDistribution, Model):
         if not isinstance(graph, RegionGraph):
             raise TypeError(f"graph must be a RegionGraph, got {type(graph).__name__}")
         check_families(family, graph.num_variables)
+        check_room(graph, family, sums, num_sums, num_leaves, num_classes)
+        if dtype is not None:
+            check_dtype(dtype)
+        device = None if device is None else as_device(device)
         self.graph = graph
         self.num_variables = graph.num_variables
         self.num_sums, self.num_leaves, self.num_classes = num_sums, num_leaves, num_classes
@@ -191,8 +195,7 @@ class Einet(EinetDistribution, Model):
                 there, with linear sums above all.
         """
         generator = torch.Generator().manual_seed(as_seed(seed))
-        if not isinstance(clusters, bool):
-            raise TypeError(f"clusters must be True or False, got {clusters!r}")
+        check_flag("clusters", clusters)
         options = {"name": "data", "allow_empty": False, "device": None}
         batch = self.as_batch(data, observed, **options)
         self.check_support(batch, "data")

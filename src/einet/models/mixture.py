@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from einet._checks import as_seed, as_step_size
+from einet._checks import as_seed, as_step_size, shown
 from einet.data.batch import Batch, as_batch, as_weights
 from einet.data.columns import as_columns
 from einet.engine.m_step import update_log_weights
@@ -25,7 +25,21 @@ from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
 
-__all__ = ["Mixture"]
+__all__ = ["Mixture", "as_models"]
+
+Kind = TypeVar("Kind", bound=Model)
+
+
+def as_models(components: Any, kind: type[Kind]) -> list[Kind]:
+    """The components of a mixture, of which there must be one at least."""
+    several = isinstance(components, Iterable) and not isinstance(components, Tensor | nn.Module)
+    models = list(components) if several else []
+    if not models or not all(isinstance(model, kind) for model in models):
+        what = "model" if kind is Model else kind.__name__
+        raise TypeError(
+            f"components must be a sequence of at least one {what}, got {shown(components)}"
+        )
+    return models
 
 
 class Mixture(MixtureDistribution, Model):
@@ -53,9 +67,7 @@ class Mixture(MixtureDistribution, Model):
 
     def __init__(self, components: Sequence[Model], weights: Any = None) -> None:
         super().__init__()
-        components = list(components)
-        if not components or not all(isinstance(component, Model) for component in components):
-            raise TypeError("components must be a sequence of at least one model")
+        components = as_models(components, Model)
         variables = {component.num_variables for component in components}
         if len(variables) > 1:
             raise ValueError(
@@ -218,7 +230,8 @@ class Mixture(MixtureDistribution, Model):
         """What a method was given, checked and on the model's device."""
         if options.get("labels") is not None or (isinstance(x, Batch) and x.labels is not None):
             raise ValueError(
-                "labels are for models with classes (num_classes > 1), not for mixtures"
+                f"{options.get('prefix', '')}labels are for models with classes (num_classes > 1), "
+                "not for mixtures"
             )
         options = {"device": self.device, "columns": self.columns, **options}
         return as_batch(x, self.num_variables, observed, **options)

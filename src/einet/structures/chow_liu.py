@@ -10,7 +10,7 @@ import torch
 
 from einet._checks import as_int, as_seed, check_choice
 from einet.data.batch import Batch
-from einet.structures.arguments import as_rows
+from einet.structures.arguments import as_rows, check_size
 from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import RegionGraph
 from einet.structures.mutual_information import as_discrete, mutual_information
@@ -82,6 +82,7 @@ def chow_liu(
     num_variables = batch.x.shape[1]
     if num_variables == 1 and trees > 1:
         raise ValueError(f"trees must be 1 for a single variable, got {trees}")
+    check_size("trees", num_variables, 2 * trees * num_variables)
     scopes = [(1 << num_variables) - 1]
     partitions: list[tuple[int, tuple[int, ...]]] = []
     generator = torch.Generator().manual_seed(seed)
