@@ -15,7 +15,16 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["BUDGETS", "Budget", "available", "budget", "check_room", "chunks", "fitting"]
+__all__ = [
+    "BUDGETS",
+    "Budget",
+    "available",
+    "budget",
+    "check_memory",
+    "check_room",
+    "chunks",
+    "fitting",
+]
 
 _CPU = torch.device("cpu")
 # Where Linux tells what memory there is, for all and for a container.
@@ -48,7 +57,36 @@ class Budget:
 
 @cache
 def _memory_of(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).total_memory
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        # Not every system tells; what no machine has is refused all the same.
+        return 1 << 44
+
+
+def check_memory(what: str, nbytes: int, device: torch.device = _CPU) -> None:
+    """Raise a ``ValueError`` where something cannot fit all memory that there is.
+
+    Better than to be told by an allocator, or to have all other programs pushed out.
+
+    Args:
+        what: The arguments that ask for so much, for the error.
+        nbytes: How many bytes they ask for, at least.
+        device: Where.
+
+    Example:
+        >>> check_memory("n", 1000)
+    """
+    room = _memory_of(device)
+    if nbytes > room:
+        # Integers of any size: what is asked for may be beyond what a float can hold.
+        asked, there = nbytes >> 30, room / (1 << 30)
+        shown = str(asked) if asked < 10**9 else f"2**{asked.bit_length() - 1}"
+        raise ValueError(
+            f"{what} would take {shown} GiB of memory or more, and {device} has {there:.3g}"
+        )
 
 
 #: The budget of each kind of work, by name.

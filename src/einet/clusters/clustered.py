@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed, check_flag
+from einet._memory import check_memory
 from einet.clusters.arguments import digest, given_clusters, in_memory
 from einet.clusters.history import ClusterHistory
 from einet.clusters.refine import MixtureTrainee
@@ -46,7 +47,7 @@ from einet.learning.plain import as_count, as_fields
 from einet.learning.resumption import Resumption
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
-from einet.models.mixture import Mixture
+from einet.models.mixture import Mixture, as_models
 from einet.structures import RegionGraph
 
 __all__ = ["ClusteredEinet"]
@@ -119,14 +120,14 @@ class ClusteredEinet(Mixture):
             dtype=dtype,
             device=device,
         )
+        size = sum(tensor.nbytes for tensor in first.state_dict().values())
+        check_memory("num_clusters", num_clusters * size)
         super().__init__([first, *(twin(first) for _ in range(num_clusters - 1))])
 
     @classmethod
     def of(cls, components: Sequence[Einet], weights: Any = None) -> ClusteredEinet:
         """Einets on one structure that were trained elsewhere, such as in a file."""
-        components = list(components)
-        if not components or not all(isinstance(component, Einet) for component in components):
-            raise TypeError("components must be a sequence of at least one Einet")
+        components = as_models(components, Einet)
         first, *others = components
         if any(_form(other) != _form(first) or other.graph != first.graph for other in others):
             raise ValueError("components must have the same structure, families and types")
@@ -263,13 +264,14 @@ class ClusteredEinet(Mixture):
             epochs=as_int("epochs", epochs, minimum=1),
             finish=int(finish),
             batch_size=as_int("batch_size", batch_size, minimum=1),
-            seed=as_int("seed", seed, minimum=0),
+            seed=as_seed(seed),
             patience=None if patience is None else as_int("patience", patience, minimum=1),
             hide=as_hide(hide),
             from_clusters=from_clusters,
         )
-        if not isinstance(from_clusters, bool):
-            raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
+        flags = {"from_clusters": from_clusters, "resume": resume, "progress": progress}
+        for name, flag in flags.items():
+            check_flag(name, flag)
         together = check_together(together, settings.learner)
         calls = as_callbacks(callbacks)
         check_valid(valid, valid_observed=valid_observed, patience=patience)
@@ -285,7 +287,7 @@ class ClusteredEinet(Mixture):
             if clusters is None
             else given_clusters(clusters, self.num_clusters, len(rows), weights)
         )
-        max_iterations = as_int("max_iterations", kmeans_iterations, minimum=1)
+        max_iterations = as_int("kmeans_iterations", kmeans_iterations, minimum=1)
         file = Checkpoint(checkpoint)
         if checkpoint is not None:
             file.settings = {
@@ -297,6 +299,7 @@ class ClusteredEinet(Mixture):
         with Resumption(None if state is None else file.path, self) as resumption:
             if device is not None:
                 self.to(device)
+            self.remember(rows.columns)
             inertia: list[float] = []
             if state is not None:
                 with resumption.reading():
@@ -397,9 +400,11 @@ class ClusteredEinet(Mixture):
         check_trainable(self)
         epochs = as_int("epochs", epochs, minimum=1)
         batch_size = as_int("batch_size", batch_size, minimum=1)
-        seed = as_int("seed", seed, minimum=0)
+        seed = as_seed(seed)
         if patience is not None:
             patience = as_int("patience", patience, minimum=1)
+        check_flag("resume", resume)
+        check_flag("progress", progress)
         learner = EM() if optimizer is None else as_learner(optimizer)
         if not learner.stateless:
             raise TypeError(
@@ -427,6 +432,7 @@ class ClusteredEinet(Mixture):
         with Resumption(None if state is None else file.path, self) as resumption:
             if device is not None:
                 self.to(device)
+            self.remember(rows.columns)
             trainee = MixtureTrainee(
                 self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
                 stand_in=self._stand_in(),

@@ -45,6 +45,8 @@ class StandIn:
             self._stream = stream
         self.model.precision = other.precision
         self.model.initialized = other.initialized
+        # What it is given comes in the order of the model it stands in for.
+        self.model.columns = None
         copy_parameters(other, self.model)
         return self.model
 

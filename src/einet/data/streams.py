@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._checks import shown
 from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.data.staging import Staging, pinned_copy
@@ -50,6 +51,8 @@ class RowStream(ABC):
 
     device: torch.device
     num_variables: int
+    #: The names of the variables, where the rows came from tables that have them.
+    columns: tuple[str, ...] | None = None
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch]:
@@ -102,9 +105,9 @@ class Rows(RowStream):
     ) -> None:
         if transform is not None and not callable(transform):
             raise TypeError(
-                f"transform must be a function of a tensor of rows or None, got {transform!r}"
+                f"transform must be a function of a tensor of rows or None, got {shown(transform)}"
             )
-        self.num_variables, self.device = batch.x.shape[1], device
+        self.num_variables, self.device, self.columns = batch.x.shape[1], device, batch.columns
         self._transform, self._mean, self._complete = transform, None, False
         counted = None if batch.weights is None else batch.weights > 0
         if counted is None or bool(counted.all()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from einet.layers import LeafStatistics
 if TYPE_CHECKING:
     from einet.engine.passes import Passes
 
-__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "row_sums"]
+__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "check_statistics", "row_sums"]
 
 
 def row_sums(
@@ -142,6 +142,23 @@ class EinetStatistics(Statistics):
         return [
             self.log_likelihood, self.rows, self.impossible, *self.weights, *leaves, self.classes
         ]  # fmt: skip
+
+
+def check_statistics(statistics: Any, model: Passes, name: str) -> None:
+    """Raise unless these are statistics of an Einet of the same form."""
+    if not isinstance(statistics, EinetStatistics):
+        raise TypeError(
+            f"{name} must be the statistics of an Einet, as its e_step makes them, "
+            f"got {type(statistics).__name__}"
+        )
+    wanted = [weight.shape for weight in model.circuit.weights]
+    wanted += [block.stored.shape[:2] for block in model.leaf.leaf_blocks]
+    wanted.append(torch.Size([model.num_classes]))
+    found = [weight.shape for weight in statistics.weights]
+    found += [leaves.total.shape for leaves in statistics.leaves]
+    found.append(statistics.classes.shape)
+    if found != wanted:
+        raise ValueError(f"{name} must be of a model of the same form as this one")
 
 
 @dataclass

@@ -49,7 +49,7 @@ class Beta(ExponentialFamily):
     support: ClassVar = "numbers strictly between 0 and 1"
     filler: ClassVar = 0.5
     limits: ClassVar = {
-        "min_concentration": {"above": 0},
+        "min_concentration": {"above": 0, "below": math.inf},
         "max_concentration": {"above": 0, "at_most": _LARGEST_CONCENTRATION},
     }
 

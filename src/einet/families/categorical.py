@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from einet._checks import as_int
+from einet._checks import as_int, check_flag
 from einet.families.arithmetic import is_whole
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths
@@ -48,7 +48,7 @@ class Categorical(ExponentialFamily):
     support: ClassVar = "integers from 0 to num_categories - 1"
     bounded: ClassVar = True
     limits: ClassVar = {
-        "num_categories": {"at_least": 1, "below": 2**53, "integer": True},
+        "num_categories": {"at_least": 1, "below": 2**31, "integer": True},
         "min_probability": {"above": 0},
     }
     #: Files of earlier releases do not say.
@@ -73,6 +73,7 @@ class Categorical(ExponentialFamily):
             )
         # The tables' width. It outlives the variable that needs it when variables are selected.
         self.width = int(self.num_categories.max())
+        check_flag("numeric", numeric)
         self.numeric = numeric
 
     def check_hyperparameters(self) -> None:

@@ -48,9 +48,9 @@ class Exponential(ExponentialFamily):
     support: ClassVar = "numbers from 0 to 1e30"
     limits: ClassVar = {
         # NaN stands for "relative to the data".
-        "min_mean": {"above": 0, "absent": math.nan},
+        "min_mean": {"above": 0, "below": math.inf, "absent": math.nan},
         "max_mean": {"above": 0, "absent": math.inf},
-        "relative_floor": {"above": 0},
+        "relative_floor": {"above": 0, "below": math.inf},
         "scale": {"above": 0, "below": math.inf},
     }
 

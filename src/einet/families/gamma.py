@@ -55,7 +55,7 @@ class Gamma(ExponentialFamily):
     support: ClassVar = "numbers above 0, up to 1e30"
     filler: ClassVar = 1.0
     limits: ClassVar = {
-        "min_shape": {"above": 0},
+        "min_shape": {"above": 0, "below": math.inf},
         "max_shape": {"above": 0, "at_most": _LARGEST_SHAPE},
         "scale": {"above": 0, "below": math.inf},
     }

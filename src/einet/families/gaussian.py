@@ -61,9 +61,9 @@ class Gaussian(ExponentialFamily):
     support: ClassVar = "real numbers from -1e30 to 1e30"
     limits: ClassVar = {
         # NaN stands for "relative to the data".
-        "min_variance": {"above": 0, "absent": math.nan},
+        "min_variance": {"above": 0, "below": math.inf, "absent": math.nan},
         "max_variance": {"above": 0, "absent": math.inf},
-        "relative_floor": {"above": 0},
+        "relative_floor": {"above": 0, "below": math.inf},
         "location": {"above": -math.inf, "below": math.inf},
         "scale": {"above": 0, "below": math.inf},
     }

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from einet._checks import shown
+
 __all__ = ["Limits", "Numbers", "as_hyper", "check_lengths", "check_limits", "check_order"]
 
 #: What users may give for a hyper-parameter: one number, or one number a variable.
@@ -46,6 +48,8 @@ def as_hyper(
         if absent is None:
             raise ValueError(f"{name} is required")
         return torch.tensor(absent, dtype=torch.float64)
+    if _is_odd(value):
+        raise TypeError(f"{name} must be a number or a sequence of numbers, got {shown(value)}")
     try:
         # Straight to float64: numbers such as 1e-50 or 2**32 - 1.0 do not survive float32.
         kind = torch.float64
@@ -53,9 +57,9 @@ def as_hyper(
         tensor = (
             value.detach().to(kind, copy=True) if is_tensor else torch.tensor(value, dtype=kind)
         )
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(
-            f"{name} must be a number or a sequence of numbers, got {value!r}"
+            f"{name} must be a number or a sequence of numbers, got {type(value).__name__}: {error}"
         ) from error
     if tensor.ndim > 1 or tensor.numel() == 0:
         raise ValueError(
@@ -91,6 +95,19 @@ def check_limits(values: Mapping[str, Tensor], limits: Limits) -> None:
             value = value[~value.isnan()]
         if value.numel():
             as_hyper(name, value, **limit)
+
+
+def _is_odd(value: object) -> bool:
+    """Whether torch would make another number of this, or none that was meant."""
+    if isinstance(value, bool | complex | str | bytes):
+        return True
+    if isinstance(value, Tensor):
+        return value.dtype == torch.bool or value.is_complex() or value.layout != torch.strided
+    if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
+        return True
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind not in "iuf"
+    return isinstance(value, Sequence) and any(map(_is_odd, value))
 
 
 def check_lengths(**values: Tensor) -> None:

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.streams import Transform
@@ -132,9 +132,12 @@ def fit(
         True
     """
     check_trainable(model)
-    epochs, seed = as_int("epochs", epochs, minimum=1), as_int("seed", seed, minimum=0)
+    epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
     if patience is not None:
         patience = as_int("patience", patience, minimum=1)
+    for name, flag in (("resume", resume), ("progress", progress), ("initialize", initialize)):
+        if flag is not None or name != "initialize":
+            check_flag(name, flag)
     size = _batch_size(batch_size, train)
     hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
     calls = as_callbacks(callbacks)
@@ -165,6 +168,7 @@ def fit(
     with Resumption(None if state is None else file.path, model) as resumption:
         if device is not None:
             model.to(device)
+        model.remember(rows.columns)
         if state is None and (initialize or (initialize is None and not model.initialized)):
             most = fitting("first rows", 4 * model.num_variables)
             model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
@@ -217,6 +221,8 @@ def fit(
                         phase.learner.finish(model)
                     if histories[0].stopped in ("interrupted", "callback"):
                         break
+                # A loader tells the names of its columns with its first batch.
+                model.remember(rows.columns)
                 return histories[0]
             finally:
                 # A mixture's members are trained one after the other: each would keep its memory.

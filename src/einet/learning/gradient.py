@@ -104,6 +104,8 @@ def unconstrained(model: Model) -> Iterator[Model]:
 
 def attach(model: Model) -> None:
     """Put unconstrained parameters behind the canonical ones."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
     modules = list(model.modules())
     if any(parametrize.is_parametrized(module) for module in modules):
         raise RuntimeError("the model is inside einet.unconstrained already; leave it first")
@@ -153,6 +155,11 @@ class Gradient(Learner):
     objectives = ("generative", "discriminative")
 
     def __init__(self, optimizer: Callable[..., torch.optim.Optimizer], **options: Any) -> None:
+        if not callable(optimizer):
+            raise TypeError(
+                "optimizer must be a class of torch.optim, or a function from parameters to an "
+                f"optimiser, got {type(optimizer).__name__}"
+            )
         self._make = optimizer
         self._options = options
         self._optimizer: torch.optim.Optimizer | None = None

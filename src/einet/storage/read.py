@@ -49,7 +49,11 @@ def load(path: str | os.PathLike[str], device: torch.device | str | None = None)
     path = _checked(path)
     try:
         header, tensors = read_tensors(path, KEY)
-        model = Content(tensors).model(field(_checked_header(header), "model", dict))
+        description = field(_checked_header(header), "model", dict)
+        model = Content(tensors).model(description)
+        if "columns" in description:
+            # Files of earlier releases have none. The setter checks that there is a name for each.
+            model.columns = field(description, "columns", list)
     except _FAULTS as error:
         raise _damaged(path, error) from error
     return model if device is None else model.to(device)

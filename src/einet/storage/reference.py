@@ -24,7 +24,9 @@ tensors alone can still trust all else.
 
 **Description.** A mixture is ``{"kind": "Mixture", "dtype": …, "components": […]}`` with one
 description for each component, which may be a mixture again; ``"clustered": true`` beside them
-says that it was a ``ClusteredEinet``, which means no other numbers. All else is
+says that it was a ``ClusteredEinet``, which means no other numbers. Beside all that, the outermost
+description may have ``"columns"``, a list of distinct strings: the name of each variable, where the
+model learnt from a table that has names. They mean no other numbers either. All else is
 
 ===============  ================================================================================
 ``kind``         ``"Einet"``
