@@ -154,6 +154,15 @@ def test_the_same_file_from_many_threads(path: Path):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+def test_what_is_neither_true_nor_false(path: Path):
+    text = b'{"__metadata__":{"mine":"{}"},"x":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}}'
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\x01\x00")
+    assert read_tensors(path, "mine")[1]["x"].tolist() == [True, False]
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\x01\x02")
+    with pytest.raises(FormatError, match="'x' must hold 0 and 1"):
+        read_tensors(path, "mine")
+
+
 def test_empty_tensors_of_any_shape(path: Path):
     def write(*shape: int) -> None:
         table = {"x": {"dtype": "F64", "shape": shape, "data_offsets": [0, 0]}}

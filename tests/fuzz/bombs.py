@@ -142,7 +142,8 @@ def main(folder: Path) -> None:
         make().write(folder / name)
     with open("/proc/self/status") as status:
         size = next(int(line.split()[1]) for line in status if line.startswith("VmSize"))
-    resource.setrlimit(resource.RLIMIT_AS, ((size << 10) + (1 << 30),) * 2)
+    limit = (size << 10) + (1 << 30)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for path in sorted(folder.iterdir()):
         before, began = _most(), time.perf_counter()
         try:

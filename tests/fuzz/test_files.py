@@ -171,5 +171,5 @@ def test_hostile_files(campaign: Campaign, parts: dict[str, Parts], signed: bool
         return "a distribution"
 
     name = "hostile_files" if signed else "hostile_files_of_earlier_releases"
-    report = campaign.run(name, case, 150)
+    report = campaign.run(name, case, 100)
     assert report.answers["refused"]

@@ -15,8 +15,9 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from reprlib import repr as shortened
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,7 +121,7 @@ def read_header(path: str | os.PathLike[str], key: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, int]]:
+def _opened(path: str | os.PathLike[str]) -> Iterator[tuple[BufferedReader, int]]:
     """A plain file to read from, and its length; no other kind is waited for."""
     path = os.fspath(path)
     # Twice: to open a device can have effects, and what there is may change meanwhile.
@@ -139,7 +140,7 @@ def _check_plain(path: str, mode: int) -> None:
         raise FormatError("it is no plain file, but a pipe, a socket or a device")
 
 
-def _layout(file: BinaryIO, length: int) -> tuple[dict[str, str], dict[str, Entry]]:
+def _layout(file: BufferedReader, length: int) -> tuple[dict[str, str], dict[str, Entry]]:
     beginning = file.read(8)
     size = int.from_bytes(beginning, "little")
     if len(beginning) < 8 or size > min(length - 8, MOST_BYTES):
@@ -166,14 +167,14 @@ def _header(metadata: dict[str, str], key: str, length: int) -> dict[str, Any]:
     return header
 
 
-def _tensor(file: BinaryIO, name: str, entry: Entry) -> Tensor:
+def _tensor(file: BufferedReader, name: str, entry: Entry) -> Tensor:
     try:
         tensor = torch.empty(entry.shape, dtype=entry.kind)
     except (RuntimeError, TypeError, OverflowError) as error:  # [0, 2⁶⁰, 2⁶⁰], say
         raise FormatError(f"{name!r:.80} has the shape {list(entry.shape)}: {error}") from error
     content = octets(tensor)
-    if content.size and file.readinto(content) != content.size:
+    if content.nbytes and file.readinto(content) != content.nbytes:
         raise FormatError("it became shorter while it was read")
-    if entry.kind == torch.bool and content.size and content.max() > 1:
-        raise FormatError(f"{name!r:.80} must hold 0 and 1, got {content.max()}")
+    if entry.kind == torch.bool and tensor.numel() and tensor.view(torch.uint8).max() > 1:
+        raise FormatError(f"{name!r:.80} must hold 0 and 1 for false and true")
     return tensor

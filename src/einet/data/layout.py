@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from reprlib import repr as shortened
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,13 +68,13 @@ class Entry:
     end: int
 
 
-def octets(tensor: Tensor) -> np.ndarray:
+def octets(tensor: Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU, not copied."""
     if sys.byteorder != "little":
         raise NotImplementedError("files of tensors need a machine that is little-endian")
     flat = tensor.detach().reshape(-1)
     # A tensor of one element or none may have a stride of 0, which torch takes offence at.
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy()
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:
