@@ -90,7 +90,7 @@ def test_milliseconds_beside_a_time(start: str, dtype: torch.dtype):
         for block in model.leaf.leaf_blocks:
             mean, variance = block.family.mean(block.stored.double()), block.stored.double()[..., 1]
             assert ((mean - 1.7e9).abs() <= 64).all()
-            deviation = variance.sqrt() * block.family.scale
+            deviation = variance.sqrt() * block.family.hyper["scale"]
             torch.testing.assert_close(deviation, (mean - x.mean()).abs(), rtol=1e-2, atol=2e-3)
         return
     centred = x - 1.7e9

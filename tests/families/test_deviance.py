@@ -27,8 +27,7 @@ def test_deviance(x: float, by: float, up: bool):
     exact = mpmath.mpf(x) * mpmath.log(mpmath.mpf(x) / mpmath.mpf(mean)) + mean - mpmath.mpf(x)
     found = deviance(*torch.tensor([x, mean], dtype=torch.float64)).item()
     assert found == pytest.approx(float(exact), rel=1e-13, abs=1e-300)
-    by_logarithm = deviance(
-        *torch.tensor([x, mean], dtype=torch.float64),
-        torch.tensor(math.log(x) - math.log(mean), dtype=torch.float64),
-    ).item()
+    first, second = torch.tensor([x, mean], dtype=torch.float64)
+    ratio = torch.tensor(math.log(x) - math.log(mean), dtype=torch.float64)
+    by_logarithm = deviance(first, second, ratio).item()
     assert by_logarithm == pytest.approx(float(exact), rel=1e-13, abs=1e-13 * x)

@@ -58,7 +58,9 @@ def test_statistics_from_different_origins_add_up():
             block.stored[..., 0] += 5e-4
     for first, second in ((before, moved.e_step(x[20:])), (moved.e_step(x[20:]), before)):
         both = copy.deepcopy(first).add_(second)
-        for leaf, a, b in zip(both.leaves, first.leaves, second.leaves, strict=True):
+        for leaf, a, b in zip(both.leaf_statistics(), first.leaves, second.leaves, strict=True):
+            assert leaf.origin is not None
+            assert b.origin is not None
             assert torch.equal(leaf.origin, b.origin)
             torch.testing.assert_close(leaf.total, a.total + b.total)
             expected = a.from_origin(b.origin) + b.sums
@@ -79,6 +81,7 @@ def test_statistics_that_were_emptied_start_from_where_the_model_is_now():
         fresh.m_step(fresh.e_step(x))
     assert_close(model, fresh)
     for block, leaf in zip(model.leaf.leaf_blocks, kept.leaves, strict=True):
+        assert leaf.origin is not None
         assert torch.equal(leaf.origin, block.stored[..., 0].detach())
 
 

@@ -125,15 +125,17 @@ def log_values(
     columns: Int[Tensor, "n s"],
     evidence: Evidence,
     if_missing: Float[Tensor, "K pairs"] | None = None,
+    kernel: LeafKernel | None = None,
 ) -> Pieces:
     """Log densities of all leaves of a block, one piece (leaves, samples, values) at a time.
 
     The values of a piece are the caller's to change, until the next piece is asked for.
 
-    A missing cell counts as ``if_missing``: 0 by default, which integrates it out.
+    A missing cell counts as ``if_missing``: 0 by default, which integrates it out. The evidence's
+    own ``kernel`` is used unless another is named that can read it.
     """
     offset = evidence.constant[columns.reshape(-1)] - A
-    pieces = evidence.kernel.log_values(theta, offset, columns, evidence)
+    pieces = (kernel or evidence.kernel).log_values(theta, offset, columns, evidence)
     return _with_missing(pieces, columns, evidence, if_missing)
 
 
@@ -142,10 +144,13 @@ def centred_values(
     columns: Int[Tensor, "n s"],
     evidence: Evidence,
     if_missing: Float[Tensor, "K pairs"] | None = None,
-) -> Pieces:
-    """The same by stored parameters (μ, σ²), for leaves whose kernel is centred."""
-    assert isinstance(evidence.kernel, CentredKernel)
-    pieces = evidence.kernel.centred_values(stored, columns, evidence)
+) -> Pieces | None:
+    """The same by stored parameters (μ, σ²); None where a product of θ and T(x) is as good."""
+    kernel = evidence.kernel
+    assert isinstance(kernel, CentredKernel)
+    if kernel.is_mild(stored[..., 0], stored[..., 1], columns, evidence):
+        return None
+    pieces = kernel.by_differences(stored.double(), columns, evidence)
     return _with_missing(pieces, columns, evidence, if_missing)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from einet._memory import chunks
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import fused as use_fused
-from einet.kernels.leaf import add_centred, add_statistics, centred_values, log_values
+from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_values, log_values
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out, Pieces
 from einet.kernels.nodes import scale_, scaled
 from einet.layers.base import Visits
@@ -283,7 +283,11 @@ def _log_values(
     peaks: Tensor | None,
 ) -> Pieces:
     """Log densities of a block: by θ and A where they are given or needed, else as it is stored."""
+    kernel = None
     if natural is None and block.is_centred:
-        return centred_values(block.stored.detach().double(), block.columns, data, peaks)
+        exact = centred_values(block.stored.detach(), block.columns, data, peaks)
+        if exact is not None:
+            return exact
+        kernel = PRODUCT
     theta, A = block.natural() if natural is None else natural
-    return log_values(theta, A, block.columns, data, peaks)
+    return log_values(theta, A, block.columns, data, peaks, kernel)

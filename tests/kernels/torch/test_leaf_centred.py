@@ -96,7 +96,7 @@ def test_data_in_their_own_units_take_the_product():
     x = 1.7e9 + torch.randn(200, 6, generator=torch.manual_seed(0), dtype=torch.float64)
     model = einet.Einet(graph_of(1, 3, 2), einet.Gaussian(), 2, dtype=torch.float64)
     differences = patch.object(
-        leaf_centred.CentredKernel, "_by_differences", side_effect=RuntimeError
+        leaf_centred.CentredKernel, "by_differences", side_effect=RuntimeError
     )
     with differences, patch.object(leaf_centred, "_pieces", side_effect=RuntimeError):
         model.initialize(x)

@@ -38,24 +38,33 @@ class CentredKernel(ProductKernel):
     ) -> Pieces:
         variance = -0.5 / theta[..., 1]
         stored = torch.stack([theta[..., 0] * variance, variance], -1)
-        if _is_mild(stored, columns, evidence):
+        if self.is_mild(stored[..., 0], variance, columns, evidence):
             return super().log_values(theta, offset, columns, evidence)
         # The offset has μ²/2σ² in it, which is what must not be added and taken away again.
-        return self._by_differences(stored, columns, evidence)
+        return self.by_differences(stored, columns, evidence)
 
-    def centred_values(
+    def is_mild(
+        self,
+        mean: Float[Tensor, "K pairs"],
+        variance: Float[Tensor, "K pairs"],
+        columns: Int[Tensor, "n s"],
+        evidence: Evidence,
+    ) -> bool:
+        """Whether the expanded form loses nothing to speak of for these parameters and rows."""
+        if evidence.batch == 0:
+            return True
+        if evidence.reach is None:
+            evidence.reach = evidence.cells[:, 0].abs().amax(-1)
+        # Bounds over all entries: this looks at every parameter, and must not take long.
+        low, high = (bound.double() for bound in torch.aminmax(mean, dim=0))
+        farthest = torch.maximum(-low, high) + evidence.reach[columns.reshape(-1)]
+        terms = (farthest.square() / variance.amin(0).double()).amax()
+        return bool(0.5 * torch.finfo(torch.float64).eps * terms <= _LOSS)
+
+    def by_differences(
         self, stored: Float[Tensor, "K pairs 2"], columns: Int[Tensor, "n s"], evidence: Evidence
     ) -> Pieces:
-        """Like ``log_values``, by stored parameters in place of θ and A."""
-        if not _is_mild(stored, columns, evidence):
-            return self._by_differences(stored, columns, evidence)
-        mean, variance = stored.unbind(-1)
-        theta = torch.stack([mean / variance, -0.5 / variance], -1)
-        offset = -0.5 * (mean * mean / variance + variance.log())
-        offset += evidence.constant[columns.reshape(-1)]
-        return super().log_values(theta, offset, columns, evidence)
-
-    def _by_differences(self, stored: Tensor, columns: Tensor, evidence: Evidence) -> Pieces:
+        """Like ``log_values``, by stored parameters (float64) in place of θ and A."""
         K, (n, s) = len(stored), columns.shape
         mean, variance = stored.unbind(-1)
         peak = evidence.constant[columns.reshape(-1)] - 0.5 * variance.log()
@@ -94,8 +103,7 @@ class CentredKernel(ProductKernel):
             origin: o.
             stored: Parameters: sums are to have the digits that variances like these need.
         """
-        seen = torch.stack([origin, stored[..., 1]], -1)
-        if _is_mild(seen, columns, evidence):
+        if self.is_mild(origin, stored[..., 1], columns, evidence):
             count, raw = torch.zeros_like(total), torch.zeros_like(sums)
             self.add_statistics(flow, leaves, columns, evidence, count, raw)
             total += count
@@ -124,14 +132,3 @@ def _pieces(columns: Tensor, evidence: Evidence, K: int) -> list[tuple[slice, sl
     numbers = columns.shape[1] + 4 * K
     parts, pieces = blocks(len(columns), evidence.batch, 8 * numbers, block_bytes(columns.device))
     return [(part, piece) for piece in pieces for part in parts]
-
-
-def _is_mild(stored: Tensor, columns: Tensor, evidence: Evidence) -> bool:
-    """Whether the expanded form loses nothing to speak of for these parameters and rows."""
-    if evidence.batch == 0:
-        return True
-    if evidence.reach is None:
-        evidence.reach = evidence.cells[:, 0].abs().amax(-1)
-    mean, variance = stored.unbind(-1)
-    size = (evidence.reach[columns.reshape(-1)] + mean.abs()).square_().div_(variance).amax()
-    return bool(0.5 * torch.finfo(torch.float64).eps * size <= _LOSS)
