@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einet import _memory
-from einet._memory import BUDGETS, Budget, budget, chunks, fitting
+from einet._memory import BUDGETS, Budget, budget, check_memory, chunks, fitting
 from tests.budgets import limit
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -53,3 +53,21 @@ def test_the_budgets_of_tests(monkeypatch: pytest.MonkeyPatch):
     assert fitting("block", 100, least=5) == 5
     with pytest.raises(KeyError, match="nothing"):
         budget("nothing")
+
+
+def test_what_no_machine_has_is_refused():
+    check_memory("n", 1 << 20)
+    for nbytes in (1 << 60, 10**400):
+        with pytest.raises(ValueError, match="^n would take .* GiB of memory or more, and cpu has"):
+            check_memory("n", nbytes)
+
+
+def test_systems_that_do_not_tell_their_memory(monkeypatch):
+    monkeypatch.delattr(_memory.os, "sysconf")
+    _memory._memory_of.cache_clear()
+    try:
+        check_memory("n", 1 << 43)
+        with pytest.raises(ValueError, match="n would take"):
+            check_memory("n", 1 << 45)
+    finally:
+        _memory._memory_of.cache_clear()

@@ -297,7 +297,6 @@ class ClusteredEinet(Mixture):
         state = file.read() if resume else None
         if device is not None:
             self.to(device)
-        self.remember(rows.columns)
         inertia: list[float] = []
         if state is not None:
             assignment, inertia = state[1]["assignment"].long(), state[0]["inertia"]
@@ -308,6 +307,7 @@ class ClusteredEinet(Mixture):
                 rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
             )
             assignment, inertia = clustering.assignment, clustering.inertia
+        self.remember(rows.columns)
         nearest = None
         if others is not None:
             nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))
