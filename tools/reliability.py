@@ -1,7 +1,7 @@
 """The counts of the last long attack, as the table of ``docs/reliability.md``.
 
-    make fuzz SECONDS=300                      # attack, and keep the counts in tests/fuzz/results
-    .venv/bin/python tools/reliability.py      # write them into the page
+make fuzz SECONDS=300                      # attack, and keep the counts in tests/fuzz/results
+.venv/bin/python tools/reliability.py      # write them into the page
 """
 
 from __future__ import annotations
