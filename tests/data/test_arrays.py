@@ -109,7 +109,7 @@ def test_what_is_lent():
         np.broadcast_to(memory, (3, 2, 2)),
     ):
         assert not as_given(fresh, "x").lent
-    hidden = np.ma.array(memory, mask=np.eye(2))
+    hidden = np.ma.array(memory, mask=np.eye(2, dtype=bool))
     given = as_given(hidden, "x")
     assert not given.lent
     memory[:] = 5

@@ -101,7 +101,7 @@ def test_a_gpu_without_triton(installed: bool, monkeypatch, unchecked):
                                     (3, 3, 257)]
 )  # fmt: skip
 def test_nodes_must_fit_a_tile(leaves: int, sums: int, classes: int):
-    circuit = Circuit(einet.random_trees(2, depth=1, replicas=1), leaves, sums, classes)
+    circuit = Circuit(einet.random_trees(4, depth=2, replicas=1), leaves, sums, classes)
     fits = max(leaves, sums, classes) <= MOST_ENTRIES
     assert circuit.fits_kernels == fits
     assert not circuit.empty_values(3, HERE).fused

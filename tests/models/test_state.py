@@ -168,7 +168,7 @@ def test_a_mixture_refuses_before_any_component_is_changed(name: str):
     weight = [each for each in state if each.endswith(".weight")][-1]
     state[weight] *= 2
     before = numbers(model)
-    with pytest.raises(RuntimeError, match=f"what no model has: {weight} must hold weights"):
+    with pytest.raises(RuntimeError, match=f"what no model has: {weight} must hold prob"):
         model.load_state_dict(state)
     assert unchanged(model, before)
 
@@ -176,10 +176,10 @@ def test_a_mixture_refuses_before_any_component_is_changed(name: str):
 @pytest.mark.parametrize(
     ("name", "change", "told"),
     [
-        ("circuit.layers.0.weight", lambda t: t * float("nan"), "must hold finite numbers"),
-        ("circuit.layers.0.weight", lambda t: -t, "must not be negative"),
-        ("leaf.blocks.0.stored", lambda t: -t.abs(), "of a Gaussian density"),
-        ("leaf.groups.0.scale", lambda t: -t, "of a Gaussian density"),
+        ("circuit.layers.0.weight", lambda t: t * float("nan"), "a sum of nan"),
+        ("circuit.layers.0.weight", lambda t: -t, "a smallest one of -"),
+        ("leaf.blocks.0.stored", lambda t: -t.abs(), "within the bounds of Gaussian"),
+        ("leaf.groups.0.scale", lambda t: -t, "scale must be greater than 0"),
         ("log_class_prior", lambda t: t + 1, "add up to 1"),
         ("_extra_state", lambda t: t[:-3], "must be the record"),
         ("_extra_state", lambda t: None, "must be the record"),

@@ -156,7 +156,13 @@ class ClusterTraining:
         for number in state.taught:
             numbers = numbers_by_name(self.einets[number])
             tensors |= {f"einets.{number}.{name}": tensor for name, tensor in numbers.items()}
-        self.checkpoint.write(state.to_plain(self.inertia), tensors)
+        plain = state.to_plain(self.inertia)
+        if loop is not None:
+            # A loop that was taken up from a checkpoint keeps its own records until it ends.
+            records = zip(self.lessons[self.done].clusters, loop["loop"]["histories"], strict=True)
+            for number, record in records:
+                plain["histories"][number] = record
+        self.checkpoint.write(plain, tensors)
 
     def _taught(self) -> list[int]:
         """Clusters whose Einets have been through a lesson."""

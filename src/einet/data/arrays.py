@@ -150,7 +150,8 @@ def _from_tensor(value: Tensor, name: str, differentiable: bool) -> Given:
         if tensor.is_floating_point():
             return Given(torch.where(known, tensor, torch.nan))
         return Given(torch.where(known, tensor, 0), known)
-    return Given(tensor, lent=tensor.data_ptr() == value.data_ptr())
+    # What needed no conversion lies where it was; wrapped tensors of torch.func do not tell where.
+    return Given(tensor, lent=value.dtype in _KNOWN and value.dtype not in _UNSIGNED)
 
 
 def _signed(value: Tensor, known: Tensor | None, name: str) -> Tensor:

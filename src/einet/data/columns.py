@@ -52,7 +52,7 @@ def as_columns(columns: Any, num_variables: int) -> tuple[str, ...]:
         ('age', 'height')
     """
     named = isinstance(columns, Iterable) and not isinstance(columns, str | bytes | Tensor)
-    names = tuple(columns) if named else ()
+    names: tuple[Any, ...] = tuple(columns) if named else ()
     if not named or not all(isinstance(each, str) for each in names):
         raise TypeError(f"columns must be a sequence of strings or None, got {shown(columns)}")
     if len(names) != num_variables:

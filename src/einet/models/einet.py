@@ -119,7 +119,7 @@ class Einet(EinetDistribution, Model):
         model = cls.__new__(cls)
         torch.nn.Module.__init__(model)
         with OnPaper():
-            model._compile(graph, family, num_sums, num_leaves, sums, num_classes)
+            model._compile(graph, family, num_sums, num_leaves, sums, num_classes, planned=True)
         return model
 
     def _compile(
@@ -132,6 +132,7 @@ class Einet(EinetDistribution, Model):
         num_classes: int,
         precision: Precision = "highest",
         dtype: torch.dtype | None = None,
+        planned: bool = False,
     ) -> None:
         """Check what the network is to be made of, and make its layers."""
         num_sums = as_int("num_sums", num_sums, minimum=1)
@@ -141,7 +142,8 @@ class Einet(EinetDistribution, Model):
         if not isinstance(graph, RegionGraph):
             raise TypeError(f"graph must be a RegionGraph, got {type(graph).__name__}")
         check_families(family, graph.num_variables)
-        check_room(graph, family, sums, num_sums, num_leaves, num_classes)
+        if not planned:
+            check_room(graph, family, sums, num_sums, num_leaves, num_classes)
         if dtype is not None:
             check_dtype(dtype)
         self.graph = graph

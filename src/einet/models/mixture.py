@@ -33,7 +33,7 @@ Kind = TypeVar("Kind", bound=Model)
 def as_models(components: Any, kind: type[Kind]) -> list[Kind]:
     """The components of a mixture, of which there must be one at least."""
     several = isinstance(components, Iterable) and not isinstance(components, Tensor | nn.Module)
-    models = list(components) if several else []
+    models: list[Any] = list(components) if several else []
     if not models or not all(isinstance(model, kind) for model in models):
         what = "model" if kind is Model else kind.__name__
         raise TypeError(

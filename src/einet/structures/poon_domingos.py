@@ -164,7 +164,7 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
 
 def _checked_delta(delta: Any) -> list[float]:
     several = isinstance(delta, Iterable) and not isinstance(delta, str)
-    steps = list(delta) if several and getattr(delta, "ndim", 1) else [delta]
+    steps: list[Any] = list(delta) if several and getattr(delta, "ndim", 1) else [delta]
     for step in steps:
         if isinstance(step, bool) or not isinstance(step, Real):
             raise TypeError(
