@@ -7,25 +7,37 @@ PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
 SECONDS ?= 60
+# The torch of `make test-newest`. Without a version pip may bring gigabytes of CUDA libraries, so it
+# is the pinned one; for the newest say TORCH=torch, for another TORCH=torch==2.6.0.
+TORCH ?= $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 BIN := .venv/bin
 READY := .venv/.installed
+NEWEST := .venv-newest/bin/python
 
 # Without this pyright would look for a newer release of itself on every run.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz lint format bench clean
+.PHONY: help demo test test-newest fuzz lint format bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Train a small model and ask it questions
 	@$(BIN)/einet demo $(ARGS)
 
 test: $(READY) ## Run the tests and the examples in the docstrings
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+test-newest: ## Run the tests with the newest releases that pyproject.toml allows
+	@echo "Preparing .venv-newest (a few minutes) ..."
+	@test -x $(NEWEST) || $(PYTHON) -m venv .venv-newest
+	@$(NEWEST) -m pip install -q --upgrade pip
+	@$(NEWEST) -m pip install -q --upgrade --upgrade-strategy eager -e '.[dev]' '$(TORCH)'
+	@$(NEWEST) -m pip list
+	@$(NEWEST) -m pytest -n $(WORKERS) $(ARGS)
 
 fuzz: $(READY) ## Attack files, checkpoints, data and calls for SECONDS each (default 60)
 	@$(BIN)/python -m pytest tests/fuzz -s --fuzz-seconds $(SECONDS) \
@@ -44,8 +56,8 @@ format: $(READY) ## Format the code and apply safe fixes
 bench: $(READY) ## Measure speed and memory on this machine's CPU
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
 
-clean: ## Remove .venv, caches and build outputs
-	@rm -rf .venv .hypothesis .pytest_cache .ruff_cache build dist
+clean: ## Remove environments, caches and build outputs
+	@rm -rf .venv .venv-newest .hypothesis .pytest_cache .ruff_cache build dist
 	@find src tests benchmarks -name .envs -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf __pycache__
 

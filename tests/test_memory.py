@@ -1,5 +1,6 @@
 """Budgets of memory, and what fits them."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einet import _memory
-from einet._memory import BUDGETS, Budget, budget, chunks, fitting
+from einet._memory import BUDGETS, Budget, available, budget, check_room, chunks, fitting
 from tests.budgets import limit
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -53,3 +54,28 @@ def test_the_budgets_of_tests(monkeypatch: pytest.MonkeyPatch):
     assert fitting("block", 100, least=5) == 5
     with pytest.raises(KeyError, match="nothing"):
         budget("nothing")
+
+
+def test_memory_that_is_free_is_what_the_system_and_a_container_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_memory, "_MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(_memory, "_CONTAINER", tmp_path)
+    # The machine's memory, or nothing where it does not tell.
+    assert (available() or 1) > 0
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    500 kB\n")
+    assert available() == 500 * 1024
+    for name, text in (("max", "300000"), ("current", "250000"), ("stat", "anon 7\nfile 100000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert available() == 150_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available() == 500 * 1024
+
+
+def test_what_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_memory, "available", lambda: 3 * 10**9)
+    check_room("images", 3 * 10**9)
+    with pytest.raises(MemoryError, match=r"images take 3\.1 GB of memory, but 3\.0 GB are free"):
+        check_room("images", 31 * 10**8)
+    monkeypatch.setattr(_memory, "available", lambda: None)
+    check_room("images", 1 << 60)

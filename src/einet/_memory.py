@@ -7,15 +7,30 @@ table.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 
-__all__ = ["BUDGETS", "Budget", "budget", "chunks", "fitting"]
+__all__ = [
+    "BUDGETS",
+    "Budget",
+    "available",
+    "budget",
+    "check_memory",
+    "check_room",
+    "chunks",
+    "fitting",
+]
 
 _CPU = torch.device("cpu")
+# Where Linux tells what memory there is, for all and for a container.
+_MEMORY, _CONTAINER = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+# Whoever needs no more than this need not ask.
+_UNASKED = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,36 @@ class Budget:
 
 @cache
 def _memory_of(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).total_memory
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        # Not every system tells; what no machine has is refused all the same.
+        return 1 << 44
+
+
+def check_memory(what: str, nbytes: int, device: torch.device = _CPU) -> None:
+    """Raise a ``ValueError`` where something cannot fit all memory that there is.
+
+    Better than to be told by an allocator, or to have all other programs pushed out.
+
+    Args:
+        what: The arguments that ask for so much, for the error.
+        nbytes: How many bytes they ask for, at least.
+        device: Where.
+
+    Example:
+        >>> check_memory("n", 1000)
+    """
+    room = _memory_of(device)
+    if nbytes > room:
+        # Integers of any size: what is asked for may be beyond what a float can hold.
+        asked, there = nbytes >> 30, room / (1 << 30)
+        shown = str(asked) if asked < 10**9 else f"2**{asked.bit_length() - 1}"
+        raise ValueError(
+            f"{what} would take {shown} GiB of memory or more, and {device} has {there:.3g}"
+        )
 
 
 #: The budget of each kind of work, by name.
@@ -127,3 +171,62 @@ def chunks(
     """
     step = fitting(name, bytes_each, device, least)
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def available() -> int | None:
+    """The bytes of main memory that are free, or would be if they were asked for.
+
+    None where the system does not tell.
+    """
+    free = [number for number in (_free_here(), _free_in_container()) if number is not None]
+    return min(free, default=None)
+
+
+def check_room(what: str, needed: int) -> None:
+    """Raise ``MemoryError`` if there is clearly no room for something, before it is made.
+
+    A system that promises more memory than it has ends the process later, without a word.
+
+    Args:
+        what: What is to be made, in the plural.
+        needed: The bytes that it takes.
+
+    Example:
+        >>> check_room("nine images", needed=9_000)
+        >>> check_room("all images of the world", needed=1 << 60)
+        Traceback (most recent call last):
+        ...
+        MemoryError: all images of the world take 1152921504.6 GB of memory, but ... GB are free
+    """
+    if needed <= _UNASKED:
+        return
+    free = available()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"{what} take {needed / 1e9:.1f} GB of memory, but {free / 1e9:.1f} GB are free"
+        )
+
+
+def _free_here() -> int | None:
+    try:
+        lines = (line.split() for line in _MEMORY.read_text().splitlines())
+        return next(1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:")
+    except (OSError, ValueError, IndexError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _free_in_container() -> int | None:
+    try:
+        most, used = (
+            int((_CONTAINER / name).read_text()) for name in ("memory.max", "memory.current")
+        )
+        lines = (_CONTAINER / "memory.stat").read_text().splitlines()
+        # Copies of files are given up where memory is short.
+        files = next(int(line.split()[1]) for line in lines if line.startswith("file "))
+        return max(0, most - used + files)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None

@@ -390,7 +390,7 @@ def test_bad_arguments(x: Tensor, tmp_path: Path):
 
 def test_files_that_are_no_checkpoints(x: Tensor, path: Path):
     path.write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match="is damaged"):
+    with pytest.raises(ValueError, match="is no checkpoint"):
         make().fit(x, checkpoint=path, resume=True, **OPTIONS)
     Einet(GRAPH, einet.Gaussian(), 2).save(path)
     with pytest.raises(ValueError, match="is no checkpoint"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from einet.data.batch import Batch, as_batch, as_labels, as_weights
+from einet.data.batch import Batch, as_batch
 
 NAN = math.nan
 
@@ -221,40 +221,74 @@ def test_bad_masks_are_named(mask, kind, message):
         as_batch([[1.0, 2.0]], 2, mask)
 
 
-def test_labels():
-    for labels in ([0, 2, -1], np.array([0, 2, -1]), torch.tensor([0.0, 2.0, -1.0])):
-        found = as_labels(labels, 3, 3)
-        assert found.tolist() == [0, 2, -1]
-        assert found.dtype == torch.int64
-    assert as_labels(np.empty(0), 0, 3).tolist() == []
-    assert as_labels(np.array([0, 1], dtype=np.uint8), 2, 2).tolist() == [0, 1]
+def test_masks_hide_cells_whoever_holds_them():
+    hidden = np.ma.masked_greater(np.array([[1, 999], [999, 0]]), 9)
+    for x in (hidden, hidden.astype(np.float32)):
+        batch = as_batch(x, 2, [[True, True], [True, False]])
+        assert batch.mask.tolist() == [[True, False], [False, False]]
+    with pytest.raises(ValueError, match="observed must be True or False in every cell"):
+        as_batch([[1.0, 2.0]], 2, np.ma.array([[True, True]], mask=[[False, True]]))
+    nullable = pd.DataFrame({"a": [True, None]}, dtype="boolean")
+    with pytest.raises(ValueError, match="observed must be True or False in every cell"):
+        as_batch([[1.0], [2.0]], 1, nullable)
+    assert as_batch([[1.0], [2.0]], 1, nullable[:1].reindex([0, 0])).observed is None
 
 
-@pytest.mark.parametrize(
-    ("labels", "kind", "message"),
-    [
-        ([0, 1], ValueError, r"labels must have shape \[3\], got \[2\]"),
-        ([[0], [1], [2]], ValueError, r"labels must have shape \[3\], got \[3, 1\]"),
-        ([0, 1, 3], ValueError, "labels must lie between 0 and 2.*got 0 to 3"),
-        ([0, 1, -2], ValueError, "labels must lie between 0 and 2"),
-        ([0, 0.5, 1], ValueError, "labels must be whole numbers"),
-        ([0, NAN, 1], ValueError, "labels must be whole numbers"),
-        ([0, math.inf, 1], ValueError, "labels must"),
-        (["a", "b", "c"], TypeError, "labels must be an array of numbers"),
-    ],
-)
-def test_bad_labels_are_named(labels, kind, message):
-    with pytest.raises(kind, match=message):
-        as_labels(labels, 3, 3)
+class TestColumns:
+    """Tables are put in the order of the names that are wanted; arrays go by position."""
+
+    FRAME = pd.DataFrame({"b": [1, 2], "a": [3, 4]})
+
+    def test_by_name(self):
+        batch = as_batch(self.FRAME, 2, columns=("a", "b"))
+        assert batch.x.tolist() == [[3, 1], [4, 2]]
+        assert batch.columns == ("a", "b")
+        assert as_batch(self.FRAME, 2).columns == ("b", "a")
+        assert as_batch(self.FRAME.to_numpy(), 2, columns=("a", "b")).x.tolist() == [[1, 3], [2, 4]]
+        assert as_batch(pd.DataFrame([[1, 2]]), 2, columns=("a", "b")).x.tolist() == [[1, 2]]
+
+    def test_a_mask_is_matched_too(self):
+        mask = pd.DataFrame({"a": [True, False], "b": [True, True]})
+        batch = as_batch(self.FRAME, 2, mask)
+        assert batch.mask.tolist() == [[True, True], [True, False]]
+        batch = as_batch([[3, 1], [4, 2]], 2, mask[["b", "a"]], columns=("a", "b"))
+        assert batch.mask.tolist() == [[True, True], [False, True]]
+        with pytest.raises(ValueError, match="^observed must have the 2 columns.*'c' unknown"):
+            as_batch(self.FRAME, 2, mask.rename(columns={"a": "c"}))
+
+    def test_a_batch_remembers_whose_columns_it_has(self):
+        batch = as_batch(self.FRAME, 2, [[True, False], [True, True]])
+        again = as_batch(batch[1:], 2, columns=("a", "b"))
+        assert again.x.tolist() == [[4, 2]]
+        again = as_batch(batch, 2, columns=("a", "b"))
+        assert again.mask.tolist() == [[False, True], [True, True]]
+        assert again.columns == ("a", "b")
+        with pytest.raises(ValueError, match="x must have the 2 columns of the model"):
+            as_batch(batch, 2, columns=("a", "c"))
+
+    def test_faults_are_named(self):
+        wide = self.FRAME.assign(c=0)
+        with pytest.raises(ValueError, match="^data must have the 2 columns.*got 'c' unknown$"):
+            as_batch(wide, 2, columns=("a", "b"), name="data")
+        with pytest.raises(ValueError, match="got 'd' missing and 'c' unknown"):
+            as_batch(wide, 3, columns=("d", "a", "b"))
+        with pytest.raises(
+            ValueError, match="x must have distinct columns, got 'a' more than once"
+        ):
+            as_batch(self.FRAME[["a", "a"]], 2)
 
 
-def test_weights():
-    assert as_weights([1, 0, 2.5], 3).tolist() == [1, 0, 2.5]
-    for bad in ([1, -1, 1], [1, NAN, 1], [1, math.inf, 1]):
-        with pytest.raises(ValueError, match="weights must be finite and not negative"):
-            as_weights(bad, 3)
-    with pytest.raises(ValueError, match=r"weights must have shape \[3\], got \[1\]"):
-        as_weights([1.0], 3)
+def test_any_number_of_columns():
+    assert as_batch([[1, 2, 3]], None).x.shape == (1, 3)
+    for x in ([1.0], np.empty((3, 0))):
+        with pytest.raises(ValueError, match=r"x must have shape \[rows, variables\], got"):
+            as_batch(x, None)
+
+
+def test_some_row_must_count():
+    assert len(as_batch([[1.0]], 1, weights=[0.0])) == 1
+    with pytest.raises(ValueError, match="valid_weights must not be 0 throughout"):
+        as_batch([[1.0]], 1, weights=[0.0], allow_empty=False, prefix="valid_")
 
 
 def overwrite(source) -> None:

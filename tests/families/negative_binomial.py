@@ -35,9 +35,14 @@ class NegativeBinomial(einet.ExponentialFamily):
     support: ClassVar = "integers from 0"
     discrete: ClassVar = True
 
+    limits: ClassVar = {
+        "r": {"above": 0, "below": math.inf},
+        "min_mean": {"above": 0, "below": math.inf},
+    }
+
     def __init__(self, r: Numbers, min_mean: Numbers = 1e-6) -> None:
-        self.r = as_hyper("r", r, above=0, below=math.inf)
-        self.min_mean = as_hyper("min_mean", min_mean, above=0, below=math.inf)
+        self.r = as_hyper("r", r, **self.limits["r"])
+        self.min_mean = as_hyper("min_mean", min_mean, **self.limits["min_mean"])
         check_lengths(r=self.r, min_mean=self.min_mean)
 
     @property

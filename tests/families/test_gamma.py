@@ -72,3 +72,25 @@ def test_exponential_bounds_follow_the_column():
     torch.testing.assert_close(
         given.mean(given.project(0 * stored)), torch.full((2,), 1e-2).double()
     )
+
+
+def test_the_best_shape_for_a_mean_that_is_bounded():
+    """Whatever φ is: where the mean is out of reach, the shape has to make the best of it."""
+    family = Gamma(1e-4, 1e8)
+    mean = torch.tensor([1e-300, 1e-20, 1.0, 1e20, 1e100, 1e280], dtype=torch.float64)
+    spread = torch.tensor([0.0, 1e-9, 1.0, 50.0, 1300.0], dtype=torch.float64)
+    means, spreads = (t.reshape(-1) for t in torch.meshgrid(mean, spread, indexing="ij"))
+    phi = torch.stack([means.log() - spreads, means], -1)
+    best = family.project(family.store(phi))
+    assert best.isfinite().all()
+
+    def likelihood(stored: torch.Tensor) -> torch.Tensor:
+        theta = family.theta_of(stored)
+        return (theta * phi).sum(-1) - family.A(theta)
+
+    top = likelihood(best)
+    generator = torch.Generator().manual_seed(0)
+    for size in (1e-3, 0.1, 1.0, 5.0) * 5:
+        step = size * torch.randn(best.shape, generator=generator, dtype=torch.float64)
+        other = likelihood(family.project(best * step.exp()))
+        assert (other <= top + 1e-9 * (1 + top.abs())).all()

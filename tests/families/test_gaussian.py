@@ -66,6 +66,35 @@ def test_constant_columns_have_a_finite_density(value: float):
     assert 0 < family.variance(stored).sqrt() < 1e-4 * max(abs(value), 1)
 
 
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0])
+def test_a_column_is_judged_by_its_deviation(deviation: float):
+    noise = torch.randn(1000, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = 1.7e9 + deviation * noise
+    family, stored = fit(x)
+    exact = (x - 1.7e9).std(correction=0)
+    # The mean itself is rounded to a multiple of 2.4e-7.
+    rtol = 1e-9 + (2.4e-7 / deviation) ** 2
+    torch.testing.assert_close(family.scale, exact.expand(1), rtol=rtol, atol=0)
+    torch.testing.assert_close(family.location, x.mean(0), rtol=1e-15, atol=0)
+    torch.testing.assert_close(family.variance(stored).sqrt(), exact.expand(1), rtol=rtol, atol=0)
+
+
+def test_what_a_type_cannot_tell_apart_is_constant():
+    near = torch.tensor([[1.7e9], [1.7e9 + 128.0]], dtype=torch.float64)
+    observed = torch.ones_like(near, dtype=torch.bool)
+    assert Gaussian().adapt(near, observed).scale == 64
+    assert Gaussian().adapt(near.float(), observed).scale == pytest.approx(1700)
+    last = torch.tensor([[1.0], [1 + 2.0**-52]], dtype=torch.float64)
+    assert Gaussian().adapt(last, observed).scale == pytest.approx(1e-3)
+    assert Gaussian().adapt(1e-200 * near, observed).scale == 1e-140
+
+
+def test_bounds_far_below_the_data_stay_numbers_in_float32():
+    x = torch.tensor([[1e24], [-1e24], [3e24]], dtype=torch.float64)
+    family, stored = fit(x, Gaussian(min_variance=1e-12))
+    assert (family.project(0 * stored).float()[:, 1] > 0).all()
+
+
 def test_huge_values_do_not_spoil_the_scale():
     x = torch.tensor([[1e300], [1.0], [-1e300]], dtype=torch.float64)
     family, stored = fit(x)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from einet.families.hyper import as_hyper, check_lengths, check_order
+from einet.families.hyper import as_hyper, check_lengths, check_limits, check_order
 
 
 @pytest.mark.parametrize("value", [3, 3.0, np.float32(3), np.array(3), torch.tensor(3)])
@@ -58,3 +58,24 @@ def test_lengths_and_order_are_named():
     with pytest.raises(ValueError, match="high must not be below low, got high=1 and low=2"):
         check_order("low", torch.tensor([0.0, 2.0]), "high", torch.ones(()))
     check_order("low", torch.tensor(math.nan), "high", two)
+
+
+def test_limits_of_what_a_file_says():
+    limits = {"n": {"at_least": 1, "integer": True}, "least": {"above": 0, "absent": math.nan}}
+    good = {"n": torch.tensor([1.0, 3.0]), "least": torch.tensor([math.nan, 0.5])}
+    check_limits(good, limits)
+    check_limits({**good, "least": torch.full((2,), math.nan)}, limits)
+    # As by the constructor, but where NaN stands for an argument that was not given.
+    for name, value, message in (
+        ("n", math.nan, "n must be not NaN"),
+        ("n", 1.5, "n must be a whole number, got 1.5"),
+        ("least", 0.0, "least must be greater than 0, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_limits({**good, name: torch.tensor([1.0, value])}, limits)
+
+
+def test_numbers_keep_their_digits():
+    for value in (1e-50, 1e-4, 2.0**32 - 1, 1 / 3):
+        assert as_hyper("n", value).item() == value
+        assert as_hyper("n", [value]).tolist() == [value]

@@ -52,9 +52,16 @@ def test_hyperparameters_move_with_the_model():
     state = model.state_dict()
     (name,) = [name for name in state if name.endswith(".n")]
     assert state[name].tolist() == [1, 2, 3, 4]
-    assert model.float().state_dict()[name].dtype == torch.float32
-    # Arithmetic of the families is in float64 all the same.
-    assert model.leaf.family_groups[0].family.hyper["n"].dtype == torch.float64
+    # They are not rounded when a model is cast, be it when it is made or later.
+    for cast in (model.float(), model.double().half(), copy.deepcopy(model).bfloat16()):
+        assert cast.state_dict()[name].dtype == torch.float64
+        assert cast.leaf.family_groups[0].family.hyper["n"].dtype == torch.float64
+    made = einet.Einet(einet.random_trees(4, 1, 1), einet.Gaussian(), 2, dtype=torch.float32)
+    made.initialize(torch.tensor([[1.7e9 + 0.25] * 4], dtype=torch.float64))
+    (name,) = [name for name in made.state_dict() if name.endswith(".location")]
+    assert made.float().state_dict()[name].tolist() == [1.7e9 + 0.25] * 4
+    meta = made.to("meta").state_dict()[name]
+    assert meta.device.type == "meta"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import einet
-from einet.layers.parameter import CanonicalParameter, release
+from einet.layers.parameter import CanonicalParameter, OnPaper, release
 from tests.oracle import close
 
 REFUSAL = "einet.unconstrained"
@@ -140,3 +140,12 @@ def test_answers_are_arrays():
     assert isinstance(first, einet.Einet)
     for ask in (first.log_prob, first.class_log_prob, first.class_posterior):
         assert ask(x).numpy().shape[0] == 2
+
+
+def test_on_paper_only_what_has_no_values_takes_no_memory():
+    with OnPaper():
+        assert torch.empty(10**9, 10**9).is_meta
+        assert torch.empty((2,), dtype=torch.float64, device="cpu").dtype == torch.float64
+        assert torch.tensor([1.0, 2.0]).sum().item() == 3.0
+        assert torch.zeros(2).device.type == "cpu"
+    assert torch.empty(2).device.type == "cpu"

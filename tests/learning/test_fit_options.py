@@ -376,3 +376,28 @@ def test_bytes_of_categories(x: Tensor):
     model = Einet(GRAPH, Categorical(3), 2)
     history = fit(model, bins, bins, epochs=3, **OPTIONS)
     assert history.train[-1] > history.train[0]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("content", [b"precious", bytes(9), "model", "pipe"])
+def test_a_file_that_is_no_checkpoint_is_not_replaced(
+    x: Tensor, tmp_path: Path, content: Any, resume: bool
+):
+    path = tmp_path / "mine"
+    model = Einet(einet.random_trees(4, 1, 2), einet.Gaussian(), num_sums=2)
+    before = [value.clone() for value in model.parameters()]
+    if content == "model":
+        model.save(path)
+    elif content == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content)
+    kept = None if content == "pipe" else path.read_bytes()
+    with pytest.raises(
+        ValueError, match="checkpoint: .*mine is there already and is no checkpoint"
+    ):
+        einet.fit(model, x[:, :4], epochs=1, checkpoint=path, resume=resume, progress=False)
+    assert path.exists()
+    assert kept is None or path.read_bytes() == kept
+    assert all(map(torch.equal, model.parameters(), before))
+    assert not model.initialized

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -20,6 +20,7 @@ import einet.storage
 from einet import Einet, Model, RegionGraph
 from einet.models.mixture import Mixture
 from einet.storage import FORMAT, VERSION, FormatError, load, save
+from einet.storage.reference import Reference
 from tests.families.cases import CASES, Case
 
 DTYPES = [torch.float32, torch.float64]
@@ -229,14 +230,6 @@ def test_links_and_modes(model: Einet, path: Path):
     assert_same(load(link), model)
 
 
-def broken_save_file(error: BaseException) -> Callable[..., None]:
-    def half(tensors: Any, filename: Any, metadata: Any) -> None:
-        Path(filename).write_text("half")
-        raise error
-
-    return half
-
-
 def raising(error: BaseException) -> Callable[..., None]:
     def fail(*args: Any) -> None:
         raise error
@@ -248,10 +241,10 @@ def raising(error: BaseException) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("name", "replacement", "error"),
     [
-        ("save_file", broken_save_file(SafetensorError("disk full")), OSError),
-        ("save_file", broken_save_file(KeyboardInterrupt()), KeyboardInterrupt),
-        ("os.fsync", raising(OSError("fsync")), OSError),
-        ("os.replace", raising(OSError("replace")), OSError),
+        ("files.octets", raising(OSError("disk full")), OSError),
+        ("files.octets", raising(KeyboardInterrupt()), KeyboardInterrupt),
+        ("replace.os.fsync", raising(OSError("fsync")), OSError),
+        ("replace.os.replace", raising(OSError("replace")), OSError),
     ],
     ids=["disk full", "interrupted", "fsync", "replace"],
 )
@@ -269,7 +262,7 @@ def test_failures_leave_everything_as_it_was(
     before = content(path.parent)
     changed = Einet(model.graph, einet.Gaussian(), num_sums=2)
     with monkeypatch.context() as patch:
-        patch.setattr(f"einet.data.files.{name}", replacement)
+        patch.setattr(f"einet.data.{name}", replacement)
         with pytest.raises(error):
             save(changed, path)
     assert content(path.parent) == before
@@ -338,10 +331,11 @@ def test_safetensors_files_of_others(metadata: dict[str, str] | None, path: Path
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], Any]) -> None:
-    """Change a file's header or its tensors."""
+    """Change a file's header or its tensors, as a file of an earlier release has them."""
     with safe_open(path, "pt") as file:
         header = json.loads(file.metadata()["einet"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header.pop("checksum", None)
     change(header, tensors)
     save_file(tensors, path, {"einet": json.dumps(header)})
 
@@ -390,7 +384,7 @@ HEADERS: list[tuple[str, Any, str]] = [
     ("model.families", [0], "family is no object"),
     ("model.families.0", {"name": "Gaussian", "config": {"A": 1}}, "does not describe"),
     ("model.families.0", {"name": "Cauchy", "config": {}}, "no family .Cauchy.*families.register"),
-    ("model.families.0", {"name": "Bernoulli", "config": {}}, "Bernoulli has"),
+    ("model.families.0", {"name": "Bernoulli", "config": {}}, "min_probability is missing"),
     ("model.families.1", {"name": "Categorical", "config": {}}, "does not describe"),
     ("model.families.1", {"name": "Categorical", "config": {"width": 9}}, "must be .* of shape"),
     ("model.blocks", [0], "blocks are not what"),
@@ -587,3 +581,64 @@ def test_categories_that_are_numbers(path: Path):
     assert loaded.mean().isfinite().all()
     with safe_open(path, "pt") as file:
         assert json.loads(file.metadata()["einet"])["version"] == 2
+
+
+# -- what files promise ----------------------------------------------------------------------------
+
+
+def test_a_file_of_an_earlier_release():
+    """Written before files had a checksum: families, classes, linear sums and mixtures."""
+    path = Path(__file__).with_name("earlier.safetensors")
+    with safe_open(path, "pt") as file:
+        assert "checksum" not in json.loads(file.metadata()["einet"])
+    loaded = load(path)
+    assert einet.load_metadata(path) == {"units": "mm"}
+    assert isinstance(loaded, Mixture)
+    assert [type(part) for part in loaded.components] == [Einet, einet.ClusteredEinet]
+    x = rows(5)
+    expected = torch.from_numpy(Reference(path).log_prob(x)).float()
+    torch.testing.assert_close(loaded.log_prob(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_every_header_is_protected(model: Einet, path: Path):
+    """A flipped bit anywhere, in a name or a setting or what a user told."""
+    save(model, path, metadata={"units": "mm"})
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    generator = torch.Generator().manual_seed(0)
+    for place in torch.randperm(size, generator=generator)[:300].tolist():
+        changed = bytearray(whole)
+        changed[8 + place] ^= 1 << int(torch.randint(8, (1,), generator=generator))
+        path.write_bytes(changed)
+        try:
+            told = einet.load_metadata(path)
+        except FormatError:
+            told = {"units": "mm"}
+        assert told == {"units": "mm"}
+        with pytest.raises(FormatError, match="model.einet is no model that can be loaded"):
+            load(path)
+
+
+def test_a_checksum_whose_name_is_damaged(model: Einet, path: Path):
+    save(model, path)
+    path.write_bytes(path.read_bytes().replace(b"checksum", b"checkrum"))
+    for read in (load, einet.load_metadata):
+        with pytest.raises(FormatError, match="there is no field .*checkrum"):
+            read(path)
+
+
+def test_numbers_that_are_no_distribution(model: Einet, path: Path):
+    """Also in files without a checksum."""
+
+    def change(header: Any, tensors: dict[str, Tensor]) -> None:
+        tensors["circuit.layers.0.weight"][0, 0, 0] = 1e30
+
+    save(model, path)
+    rewrite(path, change)
+    with pytest.raises(FormatError, match=r"circuit.layers.0.weight must hold probabilities"):
+        load(path)
+    trials = Einet(GRAPHS["one replica"], einet.Binomial(4), 2)
+    save(trials, path)
+    rewrite(path, lambda _, tensors: tensors["leaf.groups.0.n"].fill_(NAN))
+    with pytest.raises(FormatError, match="n must be not NaN"):
+        load(path)

@@ -66,7 +66,11 @@ def changed(**changes: Any) -> dict[str, Any]:
         ({"num_variables": 2.5}, "num_variables must be an integer, got .* of type float64"),
         ({"num_variables": None}, "num_variables must be an integer"),
         ({"num_variables": 0}, r"allowed are 0 to -1 \(num_variables=0\)"),
-        ({"num_variables": 4}, "the root, region 0 .0-2., lacks variables .3."),
+        ({"num_variables": 4}, "num_variables must be at most 3, as many .* got 4"),
+        (
+            {"num_variables": 2**31 - 1},
+            "num_variables must be at most 3, as many .* got 2147483647",
+        ),
         ({"num_regions": 10**15}, "num_regions must be .*, 3, got 1000000000000000"),
         ({"num_regions": 10**30}, "num_regions must be an integer"),
         ({"leaf_regions": [1, 1]}, "leaf_regions and partition_regions must together name every"),
@@ -99,6 +103,7 @@ def test_bad_content_is_named(changes: dict[str, Any], message: str):
 
 def test_a_cycle_is_found_without_scopes():
     arrays = changed(
+        num_variables=2,
         num_regions=4,
         leaf_regions=[2, 3],
         leaf_offsets=[0, 1, 2],

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from einet.cli import images
-from einet.cli.console import plain_errors
+from einet.cli.console import MOST, plain_errors
 
 __all__ = ["app"]
 
@@ -31,9 +31,13 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to write the pictures and the model.")] = Path(
         "demo"
     ),
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 40,
-    num_sums: Annotated[int, typer.Option(min=1, help="K, the sums in each region.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    epochs: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Passes over the training images.")
+    ] = 40,
+    num_sums: Annotated[
+        int, typer.Option(min=1, max=MOST, help="K, the sums in each region.")
+    ] = 16,
+    seed: images.Seed = 0,
 ) -> None:
     """Train on the 8×8 digits of scikit-learn; draw digits and complete covered ones."""
     from einet.cli.demo import run
@@ -48,6 +52,8 @@ def info(path: Annotated[Path, typer.Argument(help="A saved model.")]) -> None:
     from einet.storage import load
 
     with plain_errors():
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no model {path}")
         model = load(path)
     typer.echo(str(model))
     graph = getattr(model, "graph", None)

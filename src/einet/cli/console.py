@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["as_device", "counting", "plain_errors"]
+__all__ = ["MOST", "as_device", "counting", "plain_errors", "say"]
+
+#: No count that is given to a command may be larger: nobody lives to see its end.
+MOST = 10**9
 
 # What a wrong argument or file raises; anything else is a mistake of ours, and shows where.
-_EXPECTED = (OSError, ValueError, TypeError, ImportError, FloatingPointError)
+_EXPECTED = (OSError, ValueError, TypeError, ImportError, FloatingPointError, MemoryError)
+# torch's own words where there is no memory, which is a plain RuntimeError on a CPU.
+_NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 
 
 @contextmanager
@@ -22,8 +28,22 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except _EXPECTED as error:
-        typer.echo(f"einet: {error}", err=True)
-        raise typer.Exit(2) from error
+        _fail(str(error) or type(error).__name__, error)
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _NO_MEMORY):
+            raise
+        _fail(f"there is not enough memory: {str(error).splitlines()[0]}", error)
+
+
+def _fail(message: str, error: Exception) -> NoReturn:
+    # Names of files may hold line ends.
+    say(f"einet: {' '.join(message.split())}", err=True)
+    raise typer.Exit(2) from error
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a line, whatever is in it: names of files may hold what no terminal can show."""
+    typer.echo(text.encode("utf-8", "backslashreplace").decode(), err=err)
 
 
 @contextmanager
@@ -47,6 +67,11 @@ def as_device(name: str | None) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device must be cpu or cuda, got {name!r}") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be cpu or cuda, got {name!r}")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device: there is no CUDA device here")
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if device.index is not None and not 0 <= device.index < count:
+        raise ValueError(f"device: there is no {name}; devices are numbered from 0 to {count - 1}")
     return device

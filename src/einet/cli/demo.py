@@ -14,11 +14,13 @@ from torch import Tensor
 
 import einet
 from einet._checks import missing_package
+from einet.cli.outputs import Output, check_outputs
 from einet.imaging.pictures import grid, save_png
+from einet.imaging.recipe_size import check_model
 
 __all__ = ["run"]
 
-_SIDE, _LEVELS = 8, 16
+_SIDE, _LEVELS, _DELTA = 8, 16, 2
 
 
 def run(out: Path, *, epochs: int, num_sums: int, seed: int) -> None:
@@ -27,9 +29,18 @@ def run(out: Path, *, epochs: int, num_sums: int, seed: int) -> None:
     for module, package in (("sklearn", "scikit-learn"), ("PIL", "pillow")):
         if find_spec(module) is None:
             raise missing_package(package, "the demonstration", "demo")
+    check_outputs(
+        [
+            Output("out", out / "samples.png", "png", makes_folder=True),
+            Output("out", out / "inpainting.png", "png", makes_folder=True),
+            Output("out", out / "digits.einet", "model", makes_folder=True),
+        ],
+        {},
+    )
+    check_model((_SIDE, _SIDE, 1), num_sums, 1, delta=_DELTA)
     console = Console()
     train, valid, test = _digits(seed)
-    graph = einet.poon_domingos((_SIDE, _SIDE), delta=2)
+    graph = einet.poon_domingos((_SIDE, _SIDE), delta=_DELTA)
     model = einet.Einet(graph, einet.Binomial(_LEVELS), num_sums=num_sums, seed=seed)
     console.print(
         f"Einet over {_SIDE}×{_SIDE} digits: {len(graph.scopes)} regions, "

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
-import typer
 from torch import Tensor
 
 import einet
-from einet.cli.console import as_device, counting
+from einet._memory import check_room
+from einet.cli.console import as_device, counting, say
+from einet.cli.outputs import Output, check_outputs, check_space
 from einet.data.images import Framing, ImageFiles, Images
 from einet.data.images.grey import all_grey
+from einet.data.images.limits import MAX_PIXELS
 from einet.data.images.sources import open_source
 from einet.imaging import Pixels, masks, measure, pictures, reading
 from einet.imaging.inpainting import inpaint as inpainted
@@ -23,17 +25,24 @@ from einet.inference.sampling import Leaves
 
 __all__ = [
     "Opened",
+    "check_overview",
+    "check_pictures",
     "evaluate",
     "inpaint",
     "open_model",
     "open_set",
     "open_set_for",
+    "picture_names",
     "read_covered",
     "sample",
 ]
 
 
 _IN_A_ROW = 12
+# Each of them is a file.
+_MOST_SAMPLES = 100_000
+# A value of a sample on its way into a picture: as the model draws it, in float64, and as a byte.
+_BYTES_A_VALUE = 24
 
 
 class Opened(NamedTuple):
@@ -51,6 +60,7 @@ def open_set(
     crop: str | None,
     channels: int | None,
     limit: int | None,
+    max_pixels: int = MAX_PIXELS,
 ) -> Images:
     """The images that a command is given; ``channels`` None leaves it to the images."""
     images = reading.open_images(
@@ -61,11 +71,13 @@ def open_set(
         crop=None if crop is None else reading.parse_size(crop, "crop"),
         channels=channels,
         limit=limit,
+        max_pixels=max_pixels,
     )
     part = "" if images.split is None else f" ({images.split})"
-    typer.echo(f"{len(images):,} images of {_shown(images.image_shape)} in {path}{part}")
+    size = f"{len(images) * images.num_variables / 1e6:,.1f} MB"
+    say(f"{len(images):,} images of {_shown(images.image_shape)} in {path}{part}, {size}")
     if channels is None and images.channels == 1 and isinstance(images, ImageFiles):
-        typer.echo("all of them are grey, and read as one channel; --no-grey reads three", err=True)
+        say("all of them are grey, and read as one channel; --no-grey reads three", err=True)
     return images
 
 
@@ -78,22 +90,23 @@ def open_set_for(
     crop: str | None,
     grey: bool,
     limit: int | None,
+    max_pixels: int = MAX_PIXELS,
 ) -> Images:
     """The same, checked to be of a model's size and colours.
 
     Args:
         opened: The model.
-        path, kind, split, size, crop, limit: As in :func:`open_set`.
+        path, kind, split, size, crop, limit, max_pixels: As in :func:`open_set`.
         grey: Whether images with colours are turned grey for a model of grey images.
     """
     kind = reading.detect(path) if kind == "auto" and path.exists() else kind
     channels = opened.pixels.channels if kind in ("folder", "celeba") else None
-    if channels == 1 and not grey and _have_colours(path, kind):
+    if channels == 1 and not grey and _have_colours(path, kind, max_pixels):
         raise ValueError(
             f"the images in {path} have colours, but the model is of grey images; --grey reads "
             "them as grey"
         )
-    images = open_set(path, kind, split, size, crop, channels, limit)
+    images = open_set(path, kind, split, size, crop, channels, limit, max_pixels)
     if images.image_shape != opened.pixels.shape:
         raise ValueError(
             f"the images in {path} are {_shown(images.image_shape)}, but the model is of images of "
@@ -102,8 +115,8 @@ def open_set_for(
     return images
 
 
-def _have_colours(path: Path, kind: str) -> bool:
-    return path.exists() and (kind == "celeba" or not all_grey(open_source(path)))
+def _have_colours(path: Path, kind: str, max_pixels: int) -> bool:
+    return path.exists() and (kind == "celeba" or not all_grey(open_source(path), max_pixels))
 
 
 def open_model(path: Path, device: str | None) -> Opened:
@@ -122,12 +135,68 @@ def sample(
     zoom: int,
     seed: int,
     device: str | None,
+    max_pixels: int = MAX_PIXELS,
 ) -> None:
     """Write a picture of samples."""
+    picture = Output("output", output, "png", makes_folder=True)
+    check_outputs([picture], {"model": path})
+    how = _leaves(leaves)
     model, pixels = open_model(path, device)
-    drawn = model.sample(number, leaves=_leaves(leaves), seed=seed)
+    _check_picture(picture, number, pixels, columns, zoom, max_pixels, "number")
+    drawn = model.sample(number, leaves=how, seed=seed)
     pictures.save_png(output, pictures.grid(pixels.to_pictures(drawn), columns, zoom))
-    typer.echo(f"wrote {number} samples to {output}")
+    say(f"wrote {number} samples to {output}")
+
+
+def _check_picture(
+    output: Output,
+    count: int,
+    pixels: Pixels,
+    columns: int | None,
+    zoom: int,
+    max_pixels: int,
+    option: str,
+) -> None:
+    """Raise if a picture of so many images is too large to be drawn or written."""
+    height, width = pictures.picture_size(count, pixels.grid, columns, zoom)
+    if height * width > max_pixels:
+        raise ValueError(
+            f"{option}: {count} images of {_shown(pixels.grid)} with zoom {zoom} make a picture of "
+            f"{height}×{width} pixels, more than the {max_pixels} that are allowed; a larger "
+            "--max-pixels allows more"
+        )
+    check_room(f"{count} images", count * pixels.num_variables * _BYTES_A_VALUE)
+    check_space([(output, 3 * height * width)])
+
+
+def picture_names(samples: int) -> list[str]:
+    """What :func:`inpaint` writes."""
+    drawn = (f"sample-{number}" for number in range(1, samples + 1))
+    return ["covered", *drawn, "mean", "deviation", "overview"]
+
+
+def check_pictures(
+    output: Path, samples: int, *, model: Path, image: Path, mask: Path | None
+) -> None:
+    """Raise if the pictures of an inpainting cannot, or must not, be written."""
+    if samples > _MOST_SAMPLES:
+        raise ValueError(f"samples must be at most {_MOST_SAMPLES}, got {samples}")
+    files = [
+        Output("output", output / f"{name}.png", "png", makes_folder=True)
+        for name in picture_names(samples)
+    ]
+    inputs = {"model": model, "image": image} | ({} if mask is None else {"mask": mask})
+    check_outputs(files, inputs)
+
+
+def check_overview(
+    opened: Opened, output: Path, samples: int, zoom: int, max_pixels: int = MAX_PIXELS
+) -> None:
+    """Raise if the picture of everything is too large to be drawn or written."""
+    picture = Output("output", output / "overview.png", "png", makes_folder=True)
+    count = len(picture_names(samples))
+    columns = min(_IN_A_ROW, count)
+    _check_picture(picture, count, opened.pixels, columns, zoom, max_pixels, "samples")
 
 
 def read_covered(
@@ -137,16 +206,18 @@ def read_covered(
     box: str | None,
     resize: bool,
     grey: bool = False,
+    max_pixels: int = MAX_PIXELS,
 ) -> tuple[Tensor, Tensor]:
     """An image as a row of bytes, and which of its pixels are covered."""
     pixels = opened.pixels
-    row = reading.read_image(image, pixels, resize, grey)
+    row = reading.read_image(image, pixels, resize, grey, max_pixels)
     if box is not None:
         return row, masks.box(pixels.grid, masks.Box.parse(box))
     assert mask is not None
     if not mask.is_file():
         raise FileNotFoundError(f"there is no mask {mask}")
-    framing = Framing(pixels.grid, channels=1, enlarge=True) if resize else None
+    size = pixels.grid if resize else None
+    framing = Framing(size, channels=1, enlarge=resize, max_pixels=max_pixels)
     return row, masks.read(mask, pixels.grid, framing)
 
 
@@ -177,12 +248,12 @@ def inpaint(
         pictures.save_png(output / f"{name}.png", _picture([image]))
     everything = [original.numpy(), *parts.values()]
     pictures.save_png(output / "overview.png", _picture(everything, zoom=zoom, margin=2))
-    typer.echo(
+    say(
         f"covered: {int(covered.sum())} of {covered.numel()} pixels; deviation given the rest "
         f"{deviation[covered.numpy()].mean():.1f} grey values on average, at most "
         f"{deviation.max():.1f}"
     )
-    typer.echo(f"wrote {samples} samples, mean.png, deviation.png and overview.png to {output}/")
+    say(f"wrote {samples} samples, mean.png, deviation.png and overview.png to {output}/")
 
 
 def _picture(images: Sequence[np.ndarray], zoom: int = 1, margin: int = 0) -> np.ndarray:
@@ -198,8 +269,8 @@ def evaluate(opened: Opened, images: Images, draws: int, seed: int) -> None:
         likelihood = measure(model, images, **units, draws=draws, seed=seed, progress=progress)
     (nats, bits), method = (likelihood.nats, likelihood.bits), likelihood.method
     unit = "log-probability" if method == "discrete" else "log-density of pixels/255"
-    typer.echo(f"nats:               {nats:.2f} ± {likelihood.nats_error:.2f} ({unit})")
-    typer.echo(f"bits per dimension: {bits:.4f} ± {likelihood.bits_error:.4f} ({method})")
+    say(f"nats:               {nats:.2f} ± {likelihood.nats_error:.2f} ({unit})")
+    say(f"bits per dimension: {bits:.4f} ± {likelihood.bits_error:.4f} ({method})")
 
 
 def _leaves(text: str) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-import typer
 
 import einet
-from einet.cli.console import counting
+from einet.cli.console import counting, say
 from einet.data.images import Images
 from einet.imaging import Pixels, find_memorised, measure
 
@@ -30,7 +29,7 @@ def report(
             _print_likelihood(name, model, pixels, part, seed)
     memorised = find_memorised(model, images.tensor(), pixels, seed=seed)
     if memorised is not None and memorised.is_worth_a_warning:
-        typer.echo(
+        say(
             f"einet: warning: the model has memorised some of its images: {memorised}. More "
             "images, fewer clusters (--clusters) or a larger prior (--prior) help",
             err=True,
@@ -47,7 +46,7 @@ def _print_likelihood(
         likelihood = measure(model, some, **units, seed=seed, progress=progress)
     part = f" ({len(some)} of them)" if len(some) < len(images) else ""
     unit = "log-probability" if likelihood.method == "discrete" else "log-density of pixels/255"
-    typer.echo(
+    say(
         f"{name} images{part}: {likelihood.nats:.2f} ± {likelihood.nats_error:.2f} nats ({unit}), "
         f"{likelihood.bits:.4f} ± {likelihood.bits_error:.4f} bits per dimension"
     )

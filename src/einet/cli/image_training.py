@@ -11,15 +11,19 @@ import typer
 from torch import Tensor
 
 import einet
-from einet.cli.console import as_device, counting
+from einet._memory import check_room
+from einet.cli.console import as_device, counting, say
 from einet.cli.image_report import report
+from einet.cli.outputs import Output, check_outputs, check_space
 from einet.clusters.history import ClusterHistory
-from einet.data.images import Images
+from einet.data.images import ArrayImages, Images
 from einet.imaging import Pixels, Recipe, hold_out, reading
 from einet.imaging.colour import as_colour
+from einet.imaging.held_out import count_held_out
 from einet.imaging.recipe import MOST_CLUSTERS
+from einet.learning.checkpoint_file import is_checkpoint
 
-__all__ = ["Training", "check_output", "recipe_of", "train"]
+__all__ = ["Training", "check_files", "check_output", "recipe_of", "train"]
 
 _RECIPES = {"default": Recipe, "paper": Recipe.paper}
 _STRUCTURES = {"poon-domingos": None, "chow-liu": Recipe.tree}
@@ -54,7 +58,10 @@ def recipe_of(
         chosen |= {"step_size": step_size, "last_step_size": None}
     if last_step_size is not None:
         chosen["last_step_size"] = last_step_size
-    return (_STRUCTURES[structure] or _RECIPES[name])(**chosen)
+    recipe = (_STRUCTURES[structure] or _RECIPES[name])(**chosen)
+    # Step sizes and priors are checked by the learner: now, not once all images are read.
+    recipe.learner()
+    return recipe
 
 
 def _parse_delta(text: str | None) -> list[float] | None:
@@ -73,6 +80,23 @@ def check_output(output: Path, force: bool) -> None:
         raise IsADirectoryError(f"output: {output} is a folder; give the name of a file")
     if output.exists() and not force:
         raise FileExistsError(f"output: {output} is there already; --force replaces it")
+
+
+def check_files(data: Path, output: Path, checkpoint: Path) -> None:
+    """Raise if the model or a checkpoint would take the place of what it must not replace."""
+    check_outputs(_outputs(output, checkpoint), {"data": data})
+
+
+def _outputs(output: Path, checkpoint: Path) -> list[Output]:
+    return [
+        Output("output", output, "any"),
+        Output("checkpoint", checkpoint, "checkpoint"),
+        Output("checkpoint", _of_refinement(checkpoint), "checkpoint"),
+    ]
+
+
+def _of_refinement(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}.refine")
 
 
 @dataclass(frozen=True)
@@ -95,7 +119,7 @@ class Training:
     @property
     def second_checkpoint(self) -> Path:
         """The checkpoint of the refinement."""
-        return self.checkpoint.with_name(f"{self.checkpoint.name}.refine")
+        return _of_refinement(self.checkpoint)
 
 
 def train(images: Images, recipe: Recipe, training: Training) -> None:
@@ -104,16 +128,17 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
     if pixels.colour != "rgb" and recipe.family != "gaussian":
         raise ValueError(f"colour must be rgb for {recipe.family} leaves, got {training.colour!r}")
     device = as_device(training.device)
+    _check_memory(images, pixels, training.valid_share)
     with counting("reading", len(images)) as progress:
         images = reading.in_memory(images, progress)
     images, held_out = hold_out(images, training.valid_share, training.seed)
     if held_out is not None:
-        typer.echo(f"{len(held_out):,} of them are held out, to choose the best epoch by")
+        say(f"{len(held_out):,} of them are held out, to choose the best epoch by")
     clusters = _clusters(training.clusters, recipe, len(images))
     rows, valid = _rows(images, pixels), None if held_out is None else _rows(held_out, pixels)
     precision: Any = training.precision
     if recipe.is_tree:
-        typer.echo("learning a Chow–Liu tree")
+        say("learning a Chow–Liu tree")
     model = recipe.model(
         images.image_shape,
         clusters,
@@ -122,18 +147,15 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
         precision=precision,
         device=device,
     )
-    typer.echo(
+    say(
         f"{recipe.family} leaves, {_structure(recipe, images.image_shape[1])}, "
         f"K {recipe.num_sums}, {model.num_parameters:,} parameters, on {device}"
     )
-    if training.checkpoint.exists() and not training.resume:
-        typer.echo(
-            f"{training.checkpoint} of an earlier training is replaced; --resume would go on"
-        )
-        training.second_checkpoint.unlink(missing_ok=True)
+    _check_space(model, training)
+    _begin_anew(training)
     history = _fit(model, rows, valid, recipe, training)
     _stop_if(history.stopped, training)
-    typer.echo(_what_happened(history, training.epochs))
+    say(_what_happened(history, training.epochs))
     if training.refine:
         _refine(model, rows, valid, recipe, training)
     settings = {"epochs": training.epochs, "batch_size": training.batch_size}
@@ -141,10 +163,45 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
     counts = {"held_out": 0 if held_out is None else len(held_out)}
     record = {"recipe": asdict(recipe), **settings, **data, **counts}
     model.save(training.output, pixels.metadata(training=record))
-    training.checkpoint.unlink(missing_ok=True)
-    training.second_checkpoint.unlink(missing_ok=True)
-    typer.echo(f"wrote {training.output}")
+    _remove_checkpoint(training.checkpoint)
+    if training.refine:
+        _remove_checkpoint(training.second_checkpoint)
+    say(f"wrote {training.output}")
     report(model, pixels, images, held_out, training.seed)
+
+
+def _check_memory(images: Images, pixels: Pixels, valid_share: float | None) -> None:
+    """Raise if all images, and the copies that are made of them, do not fit."""
+    copies = (not isinstance(images, ArrayImages)) + bool(count_held_out(len(images), valid_share))
+    # Differences of colours are numbers of 16 bits.
+    copies += 0 if pixels.colour == "rgb" else 2
+    needed = copies * len(images) * images.num_variables
+    check_room(f"{len(images):,} images of {'×'.join(map(str, images.image_shape))}", needed)
+
+
+def _check_space(model: einet.ClusteredEinet, training: Training) -> None:
+    """Raise if model and checkpoint do not fit on the disk."""
+    values = (*model.parameters(), *model.buffers())
+    size = sum(value.numel() * value.element_size() for value in values)
+    output, checkpoint, _ = _outputs(training.output, training.checkpoint)
+    # A checkpoint is written beside the one before.
+    check_space([(output, size), (checkpoint, 2 * size)])
+
+
+def _begin_anew(training: Training) -> None:
+    """Say that an earlier training is given up, where it is; its refinement must not be resumed."""
+    first, second = training.checkpoint, training.second_checkpoint
+    if first.exists() and training.resume:
+        return
+    for path in (path for path in (first, second) if path.exists()):
+        say(f"{path} of an earlier training is replaced; --resume would go on")
+    _remove_checkpoint(second)
+
+
+def _remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint that has served; what is no checkpoint stays, whoever put it there."""
+    if is_checkpoint(path):
+        path.unlink()
 
 
 def _rows(images: Images, pixels: Pixels) -> Images | Tensor:
@@ -201,7 +258,7 @@ def _refine(
         best = refined.best_epoch
         kept = ", none of them better" if best is None else f", the best was number {best + 1}"
     passes = f"{len(refined)} epoch{'s' * (len(refined) > 1)}"
-    typer.echo(f"refined as a whole: {passes}{kept}")
+    say(f"refined as a whole: {passes}{kept}")
 
 
 def _what_happened(history: ClusterHistory, epochs: int) -> str:
@@ -230,7 +287,7 @@ def _clusters(wanted: int | None, recipe: Recipe, images: int) -> int:
         count = recipe.clusters_for(images)
         if not recipe.is_tree:
             few = f": one for each {recipe.images_each} images" if count < MOST_CLUSTERS else ""
-            typer.echo(f"{count} cluster{'s' * (count > 1)}{few}")
+            say(f"{count} cluster{'s' * (count > 1)}{few}")
         return count
     if wanted > images:
         raise ValueError(f"clusters must be at most {images}, the images, got {wanted}")
@@ -239,5 +296,5 @@ def _clusters(wanted: int | None, recipe: Recipe, images: int) -> int:
 
 def _stop_if(stopped: str, training: Training) -> None:
     if stopped == "interrupted":
-        typer.echo(f"stopped; the same command with --resume goes on from {training.checkpoint}")
+        say(f"stopped; the same command with --resume goes on from {training.checkpoint}")
         raise typer.Exit(130)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from einet.cli.console import plain_errors
+from einet.cli.console import MOST, plain_errors
+from einet.data.images.limits import MAX_PIXELS
 
 __all__ = ["app"]
 
@@ -17,13 +18,18 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+# The largest that torch's generators take.
+_LAST_SEED = 2**63 - 1
+
 Model = Annotated[Path, typer.Argument(help="A model that 'einet images train' wrote.")]
 Data = Annotated[Path, typer.Argument(help="A folder or zip archive of images, or a public set.")]
 Kind = Annotated[str, typer.Option(help="auto, folder, idx (MNIST), svhn, celeba or npy.")]
 Size = Annotated[str | None, typer.Option(help="HEIGHTxWIDTH to resize image files to.")]
 Crop = Annotated[str | None, typer.Option(help="HEIGHTxWIDTH of the centre to cut out first.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use the first so many images only.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Limit = Annotated[
+    int | None, typer.Option(min=1, max=MOST, help="Use the first so many images only.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=_LAST_SEED, help="Seed of everything random.")]
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
 ]
@@ -31,6 +37,10 @@ AsGrey = Annotated[
     bool, typer.Option("--grey", help="Turn colours grey for a model of grey images.")
 ]
 Leaves = Annotated[str, typer.Option(help="sample: draw pixels; mean: means of leaves, no noise.")]
+MaxPixels = Annotated[
+    int,
+    typer.Option(min=1, max=_LAST_SEED, help="Refuse images that declare more pixels than this."),
+]
 
 
 @app.command()
@@ -49,6 +59,7 @@ def train(
         ),
     ] = None,
     limit: Limit = None,
+    max_pixels: MaxPixels = MAX_PIXELS,
     force: Annotated[bool, typer.Option("--force", help="Replace OUTPUT if it exists.")] = False,
     recipe: Annotated[
         str,
@@ -67,6 +78,7 @@ def train(
         int | None,
         typer.Option(
             min=1,
+            max=MOST,
             help="By default one for each 500 images, at most 100; 1 for a tree.",
         ),
     ] = None,
@@ -76,7 +88,7 @@ def train(
     ] = "poon-domingos",
     num_sums: Annotated[
         int | None,
-        typer.Option(min=1, help="K, the sums in each region: 40, or 64 for a tree."),
+        typer.Option(min=1, max=MOST, help="K, the sums in each region: 40, or 64 for a tree."),
     ] = None,
     delta: Annotated[
         str | None,
@@ -84,8 +96,10 @@ def train(
     ] = None,
     axes: Annotated[str, typer.Option(help="vertical or both: which cuts.")] = "vertical",
     family: Annotated[str, typer.Option(help="gaussian, binomial or categorical.")] = "gaussian",
-    epochs: Annotated[int, typer.Option(min=1, help="Passes of each cluster over its rows.")] = 25,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images in a mini-batch.")] = 500,
+    epochs: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Passes of each cluster over its rows.")
+    ] = 25,
+    batch_size: Annotated[int, typer.Option(min=1, max=MOST, help="Images in a mini-batch.")] = 500,
     colour: Annotated[
         str,
         typer.Option(help="Variables of a pixel: rgb, or ycocg, brightness and two differences."),
@@ -107,7 +121,8 @@ def train(
         ),
     ] = None,
     refine: Annotated[
-        int, typer.Option(min=0, help="Epochs of EM on the mixture as a whole, afterwards.")
+        int,
+        typer.Option(min=0, max=MOST, help="Epochs of EM on the mixture as a whole, afterwards."),
     ] = 0,
     precision: Annotated[str, typer.Option(help="On a GPU: highest, high or medium.")] = "highest",
     checkpoint: Annotated[
@@ -129,7 +144,9 @@ def train(
     from einet.cli import image_commands, image_training
 
     with plain_errors():
+        checkpoint = checkpoint or output.with_name(f"{output.name}.checkpoint")
         image_training.check_output(output, force)
+        image_training.check_files(data, output, checkpoint)
         chosen = image_training.recipe_of(
             recipe,
             structure,
@@ -142,7 +159,7 @@ def train(
             prior=prior,
         )
         channels = None if grey is None else 1 if grey else 3
-        images = image_commands.open_set(data, kind, split, size, crop, channels, limit)
+        images = image_commands.open_set(data, kind, split, size, crop, channels, limit, max_pixels)
         training = image_training.Training(
             output=output,
             colour=colour,
@@ -152,7 +169,7 @@ def train(
             valid_share=0.0 if valid_share is None and recipe == "paper" else valid_share,
             refine=refine,
             precision=precision,
-            checkpoint=checkpoint or output.with_name(f"{output.name}.checkpoint"),
+            checkpoint=checkpoint,
             resume=resume,
             seed=seed,
             device=device,
@@ -164,10 +181,13 @@ def train(
 def sample(
     model: Model,
     output: Annotated[Path, typer.Option(help="The PNG file.")] = Path("samples.png"),
-    number: Annotated[int, typer.Option(min=1, help="How many.")] = 25,
+    number: Annotated[int, typer.Option(min=1, max=MOST, help="How many.")] = 25,
     leaves: Leaves = "sample",
-    columns: Annotated[int | None, typer.Option(min=1, help="Images in a row.")] = None,
-    zoom: Annotated[int, typer.Option(min=1, help="Enlarge each pixel.")] = 1,
+    columns: Annotated[int | None, typer.Option(min=1, max=MOST, help="Images in a row.")] = None,
+    zoom: Annotated[int, typer.Option(min=1, max=MOST, help="Enlarge each pixel.")] = 1,
+    max_pixels: Annotated[
+        int, typer.Option(min=1, max=_LAST_SEED, help="Refuse to draw a larger picture.")
+    ] = MAX_PIXELS,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
@@ -175,7 +195,9 @@ def sample(
     from einet.cli import image_commands
 
     with plain_errors():
-        image_commands.sample(model, output, number, leaves, columns, zoom, seed, device)
+        image_commands.sample(
+            model, output, number, leaves, columns, zoom, seed, device, max_pixels
+        )
 
 
 @app.command()
@@ -189,11 +211,16 @@ def inpaint(
         str | None, typer.Option(help="top,left,height,width of what is covered.")
     ] = None,
     output: Annotated[Path, typer.Option(help="The folder for the pictures.")] = Path("inpainted"),
-    samples: Annotated[int, typer.Option(min=1, help="How many conditional samples.")] = 8,
+    samples: Annotated[
+        int, typer.Option(min=1, max=MOST, help="How many conditional samples.")
+    ] = 8,
     leaves: Leaves = "sample",
     resize: Annotated[bool, typer.Option("--resize", help="Resize image and mask to fit.")] = False,
     grey: AsGrey = False,
-    zoom: Annotated[int, typer.Option(min=1, help="Enlarge each pixel of the overview.")] = 4,
+    max_pixels: MaxPixels = MAX_PIXELS,
+    zoom: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Enlarge each pixel of the overview.")
+    ] = 4,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
@@ -208,8 +235,12 @@ def inpaint(
     with plain_errors():
         if (mask is None) == (box is None):
             raise ValueError("give what is covered, as --mask or as --box, and not both")
+        image_commands.check_pictures(output, samples, model=model, image=image, mask=mask)
         opened = image_commands.open_model(model, device)
-        row, covered = image_commands.read_covered(opened, image, mask, box, resize, grey)
+        image_commands.check_overview(opened, output, samples, zoom, max_pixels)
+        row, covered = image_commands.read_covered(
+            opened, image, mask, box, resize, grey, max_pixels
+        )
         image_commands.inpaint(opened, row, covered, output, samples, leaves, zoom, seed)
 
 
@@ -223,7 +254,10 @@ def evaluate(
     crop: Crop = None,
     grey: AsGrey = False,
     limit: Limit = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of noise, if there must be any.")] = 4,
+    max_pixels: MaxPixels = MAX_PIXELS,
+    draws: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Draws of noise, if there must be any.")
+    ] = 4,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
@@ -236,5 +270,7 @@ def evaluate(
 
     with plain_errors():
         opened = image_commands.open_model(model, device)
-        images = image_commands.open_set_for(opened, data, kind, split, size, crop, grey, limit)
+        images = image_commands.open_set_for(
+            opened, data, kind, split, size, crop, grey, limit, max_pixels
+        )
         image_commands.evaluate(opened, images, draws, seed)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from einet.data.arrays import as_given
 from einet.data.batch import as_labels
 from einet.data.streams import Rows, RowStream
 
@@ -30,7 +30,7 @@ def given_clusters(
     if weights is None:
         given = as_labels(clusters, rows, num_clusters, name="clusters").cpu()
     else:
-        counted = torch.as_tensor(weights).cpu() > 0
+        counted = as_given(weights, "weights").values.cpu() > 0
         given = as_labels(clusters, len(counted), num_clusters, name="clusters").cpu()[counted]
     if bool((given < 0).any()):
         raise ValueError("clusters must not be negative: every row needs one")

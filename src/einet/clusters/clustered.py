@@ -13,10 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed, check_flag
+from einet._memory import check_memory
 from einet.clusters.arguments import digest, given_clusters, in_memory
 from einet.clusters.history import ClusterHistory
 from einet.clusters.refine import MixtureTrainee
+from einet.clusters.resuming import checked_assignment, checked_inertia
 from einet.clusters.stand_in import StandIn, twin
 from einet.clusters.together import check_together, most_together
 from einet.clusters.training import ClusterSettings, ClusterTraining
@@ -41,9 +43,11 @@ from einet.learning.em import EM
 from einet.learning.history import History
 from einet.learning.learner import Learner
 from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.plain import as_count, as_fields
+from einet.learning.resumption import Resumption
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
-from einet.models.mixture import Mixture
+from einet.models.mixture import Mixture, as_models
 from einet.structures import RegionGraph
 
 __all__ = ["ClusteredEinet"]
@@ -116,14 +120,14 @@ class ClusteredEinet(Mixture):
             dtype=dtype,
             device=device,
         )
+        size = sum(tensor.nbytes for tensor in first.state_dict().values())
+        check_memory("num_clusters", num_clusters * size)
         super().__init__([first, *(twin(first) for _ in range(num_clusters - 1))])
 
     @classmethod
     def of(cls, components: Sequence[Einet], weights: Any = None) -> ClusteredEinet:
         """Einets on one structure that were trained elsewhere, such as in a file."""
-        components = list(components)
-        if not components or not all(isinstance(component, Einet) for component in components):
-            raise TypeError("components must be a sequence of at least one Einet")
+        components = as_models(components, Einet)
         first, *others = components
         if any(_form(other) != _form(first) or other.graph != first.graph for other in others):
             raise ValueError("components must have the same structure, families and types")
@@ -249,10 +253,8 @@ class ClusteredEinet(Mixture):
             device: Where to move the model before training; it stays there.
             callbacks: As in :func:`einet.fit`; called after each epoch of each cluster. ``stop()``
                 ends all training.
-            checkpoint: A file for the state of the training, written every half a minute and at the
-                end, also after Ctrl-C.
-            resume: Whether to go on from the state in that file, where there is one. On a CPU the
-                result is the same, bit by bit, as if nothing had happened.
+            checkpoint, resume: As in :func:`einet.fit`. What is compared with the run that wrote
+                the file is said there; ``together`` is not, but taken from the file.
             progress: Whether to show a progress bar.
         """
         check_trainable(self)
@@ -262,13 +264,14 @@ class ClusteredEinet(Mixture):
             epochs=as_int("epochs", epochs, minimum=1),
             finish=int(finish),
             batch_size=as_int("batch_size", batch_size, minimum=1),
-            seed=as_int("seed", seed, minimum=0),
+            seed=as_seed(seed),
             patience=None if patience is None else as_int("patience", patience, minimum=1),
             hide=as_hide(hide),
             from_clusters=from_clusters,
         )
-        if not isinstance(from_clusters, bool):
-            raise TypeError(f"from_clusters must be True or False, got {from_clusters!r}")
+        flags = {"from_clusters": from_clusters, "resume": resume, "progress": progress}
+        for name, flag in flags.items():
+            check_flag(name, flag)
         together = check_together(together, settings.learner)
         calls = as_callbacks(callbacks)
         check_valid(valid, valid_observed=valid_observed, patience=patience)
@@ -284,7 +287,7 @@ class ClusteredEinet(Mixture):
             if clusters is None
             else given_clusters(clusters, self.num_clusters, len(rows), weights)
         )
-        max_iterations = as_int("max_iterations", kmeans_iterations, minimum=1)
+        max_iterations = as_int("kmeans_iterations", kmeans_iterations, minimum=1)
         file = Checkpoint(checkpoint)
         if checkpoint is not None:
             file.settings = {
@@ -293,37 +296,45 @@ class ClusteredEinet(Mixture):
                 "clusters": ["k-means", max_iterations] if given is None else digest(given),
             }
         state = file.read() if resume else None
-        if device is not None:
-            self.to(device)
-        inertia: list[float] = []
-        if state is not None:
-            assignment, inertia = state[1]["assignment"].long(), state[0]["inertia"]
-        elif given is not None:
-            assignment = given
-        else:
-            clustering = kmeans(
-                rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
-            )
-            assignment, inertia = clustering.assignment, clustering.inertia
-        nearest = None
-        if others is not None:
-            nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))
-        most = together
-        if most is None:
-            most = most_together(self.einets[0], settings.learner, settings.batch_size)
-        training = ClusterTraining(
-            self.einets, rows, assignment, others, nearest, settings, file, self._stand_in(), most,
-            inertia, calls,
-        )  # fmt: skip
-        if state is not None:
-            training.resume(*state)
-        trained = time.perf_counter()
-        one = self.num_clusters == 1
-        units = settings.epochs + settings.finish if one else self.num_clusters
-        unit = "epoch" if one else "cluster"
-        with Interrupt() as interrupt, Bar(units, training.steps, progress, unit) as bar:
-            watch = Watch(interrupt, bar)
-            training.train(watch, (lambda number: None) if one else bar.at)
+        with Resumption(None if state is None else file.path, self) as resumption:
+            if device is not None:
+                self.to(device)
+            self.remember(rows.columns)
+            inertia: list[float] = []
+            if state is not None:
+                with resumption.reading():
+                    assignment = checked_assignment(
+                        state[1].get("assignment"), len(rows), self.num_clusters, given
+                    )
+                    inertia = checked_inertia(
+                        state[0].get("inertia"), 0 if given is not None else max_iterations
+                    )
+            elif given is not None:
+                assignment = given
+            else:
+                clustering = kmeans(
+                    rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
+                )
+                assignment, inertia = clustering.assignment, clustering.inertia
+            nearest = None
+            if others is not None:
+                nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))
+            most = together
+            if most is None:
+                most = most_together(self.einets[0], settings.learner, settings.batch_size)
+            training = ClusterTraining(
+                self.einets, rows, assignment, others, nearest, settings, file, self._stand_in(),
+                most, inertia, calls,
+            )  # fmt: skip
+            if state is not None:
+                training.resume(*state, resumption)
+            trained = time.perf_counter()
+            one = self.num_clusters == 1
+            units = settings.epochs + settings.finish if one else self.num_clusters
+            unit = "epoch" if one else "cluster"
+            with Interrupt() as interrupt, Bar(units, training.steps, progress, unit) as bar:
+                watch = Watch(interrupt, bar)
+                training.train(watch, (lambda number: None) if one else bar.at)
         history = ClusterHistory(
             sizes=training.sizes,
             train=[each.train for each in training.histories],
@@ -389,9 +400,11 @@ class ClusteredEinet(Mixture):
         check_trainable(self)
         epochs = as_int("epochs", epochs, minimum=1)
         batch_size = as_int("batch_size", batch_size, minimum=1)
-        seed = as_int("seed", seed, minimum=0)
+        seed = as_seed(seed)
         if patience is not None:
             patience = as_int("patience", patience, minimum=1)
+        check_flag("resume", resume)
+        check_flag("progress", progress)
         learner = EM() if optimizer is None else as_learner(optimizer)
         if not learner.stateless:
             raise TypeError(
@@ -416,25 +429,32 @@ class ClusteredEinet(Mixture):
                 "patience": patience,
             }
         state = file.read() if resume else None
-        if device is not None:
-            self.to(device)
-        trainee = MixtureTrainee(
-            self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
-            stand_in=self._stand_in(),
-        )  # fmt: skip
-        with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
-            loop = Loop(
-                trainee,
-                epochs,
-                Watch(interrupt, bar, by_step=False),
-                patience=patience,
-                validated=others is not None,
-                baseline=True,
-                after_epoch=[report_to(calls), *file.saver(0)],
-            )
-            if state is not None:
-                loop.load_state(state[0]["loop"], state[1])
-            loop.run()
+        with Resumption(None if state is None else file.path, self) as resumption:
+            if device is not None:
+                self.to(device)
+            self.remember(rows.columns)
+            trainee = MixtureTrainee(
+                self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
+                stand_in=self._stand_in(),
+            )  # fmt: skip
+            with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
+                loop = Loop(
+                    trainee,
+                    epochs,
+                    Watch(interrupt, bar, by_step=False),
+                    patience=patience,
+                    validated=others is not None,
+                    baseline=True,
+                    after_epoch=[report_to(calls), *file.saver(0)],
+                )
+                if state is not None:
+                    with resumption.reading():
+                        plain = as_fields(state[0], "the state", ["phase", "loop", "trainee"])
+                        as_count(plain["phase"], "phase", 0, 0)
+                        plain = {name: plain[name] for name in ("loop", "trainee")}
+                        loop.load_state(plain, state[1])
+                    resumption.done()
+                loop.run()
         if interrupt.requested and not loop.finished and others is None:
             trainee.restore(False)
         if checkpoint is not None:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet._checks import as_step_size
 from einet.data.batch import Batch
 from einet.engine import replay
 from einet.engine.passes import Layers
@@ -127,6 +128,7 @@ class SideBySide(Layers):
 
         Returns the weighted log-likelihood of each Einet's rows before the step, and their weight.
         """
+        step_size = as_step_size(step_size)
         if self._is_replayed(batch):
             return replay.step(self, batch, step_size, prior)
         return self.step_(batch, step_size, prior)

@@ -6,11 +6,10 @@ import copy
 import threading
 
 import torch
-from torch import Tensor
 
 from einet.models.einet import Einet
 
-__all__ = ["StandIn", "copy_parameters", "numbers_of", "twin"]
+__all__ = ["StandIn", "copy_parameters", "twin"]
 
 
 class StandIn:
@@ -46,6 +45,8 @@ class StandIn:
             self._stream = stream
         self.model.precision = other.precision
         self.model.initialized = other.initialized
+        # What it is given comes in the order of the model it stands in for.
+        self.model.columns = None
         copy_parameters(other, self.model)
         return self.model
 
@@ -65,8 +66,3 @@ def copy_parameters(source: Einet, target: Einet) -> None:
     """Give one model all numbers of another of its structure, in place."""
     for new, old in zip(target.places(), source.places(), strict=True):
         new.value.copy_(old.value)
-
-
-def numbers_of(model: Einet) -> list[Tensor]:
-    """All numbers of a model; its indices follow from its structure."""
-    return [place.value for place in model.places()]

@@ -14,15 +14,16 @@ from torch.nn import functional as F
 from einet._checks import as_int
 from einet._memory import fitting
 from einet.clusters.side_by_side import SideBySide, stacked
-from einet.clusters.stand_in import StandIn, numbers_of
+from einet.clusters.stand_in import StandIn
 from einet.data.batch import Batch
 from einet.data.staging import pinned_copy
 from einet.data.streams import Rows, even_parts
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.learning.learner import Learner, LearnerState
-from einet.learning.snapshot import Snapshot
+from einet.learning.plain import as_fields
+from einet.learning.snapshot import Snapshot, check_numbers, numbers_by_name, restore_numbers
 from einet.learning.steps import generator_of, hiding_generator, learn_epoch, progress_in
-from einet.learning.trainee import Trainee, mean_objective, under
+from einet.learning.trainee import Trainee, check_prefixes, mean_objective, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 
@@ -187,21 +188,27 @@ class TogetherTrainee(Trainee):
     def name(self, number: int) -> str:
         return f" of cluster {self.numbers[number]}, of {len(self.members[number])} rows"
 
+    def scored(self, number: int) -> bool:
+        return self.valid[number] is not None
+
     def state(self) -> LearnerState:
         tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers.items()}
         for place, einet in enumerate(self.einets):
-            for number, tensor in enumerate(numbers_of(einet)):
-                tensors[f"best.{place}.{number}"] = tensor
+            numbers = numbers_by_name(einet)
+            tensors |= {f"best.{place}.{name}": tensor for name, tensor in numbers.items()}
         return {}, tensors
 
-    @torch.no_grad()
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        as_fields(values, "trainee", [])
+        places = [f"best.{place}." for place in range(self.count)]
+        check_prefixes(tensors, ["last.", *places])
+        check_numbers(self.model, under("last.", tensors), "last.")
+        for prefix, einet in zip(places, self.einets, strict=True):
+            check_numbers(einet, under(prefix, tensors), prefix)
         self.last.load(under("last.", tensors))
         self.last.restore()
-        for place, einet in enumerate(self.einets):
-            kept = under(f"best.{place}.", tensors)
-            for number, tensor in enumerate(numbers_of(einet)):
-                tensor.copy_(kept[str(number)])
+        for prefix, einet in zip(places, self.einets, strict=True):
+            restore_numbers(einet, under(prefix, tensors))
             einet.initialized = True
 
 

@@ -11,8 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from einet._memory import fitting
+from einet.clusters.resuming import ClusterState, Lesson, lessons_of
 from einet.clusters.side_by_side import SideBySide
-from einet.clusters.stand_in import StandIn, copy_parameters, numbers_of, twin
+from einet.clusters.stand_in import StandIn, copy_parameters, twin
 from einet.clusters.together import TogetherTrainee, plan
 from einet.data.streams import Rows
 from einet.engine import replay
@@ -22,8 +23,10 @@ from einet.learning.checkpoint import Checkpoint
 from einet.learning.history import History
 from einet.learning.learner import Learner
 from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.resumption import Resumption
+from einet.learning.snapshot import check_numbers, numbers_by_name, restore_numbers
 from einet.learning.steps import generator_of
-from einet.learning.trainee import ModelTrainee, under
+from einet.learning.trainee import ModelTrainee, check_prefixes, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 
@@ -46,14 +49,6 @@ class ClusterSettings:
     patience: int | None
     hide: float
     from_clusters: bool
-
-
-@dataclass(frozen=True)
-class _Lesson:
-    """Clusters whose Einets learn at the same time: at first, or in the epochs that finish."""
-
-    clusters: list[int]
-    finishing: bool
 
 
 class ClusterTraining:
@@ -94,15 +89,12 @@ class ClusterTraining:
         self._members = self.assignment.argsort(stable=True).split(self.sizes)
         self._valid = _by_cluster(valid, valid_assignment, count)
         groups = plan(self.sizes, settings.batch_size, together)
-        self.lessons = [_Lesson(group, False) for group in groups]
-        if settings.finisher is not None:
-            present = sorted(number for group in groups for number in group)
-            self.lessons += [_Lesson([number], True) for number in present]
+        self.lessons = lessons_of(groups, settings.finisher is not None)
         #: Lessons that are over.
         self.done = 0
         self.histories = [History() for _ in einets]
         self._loop: Loop | None = None
-        self._resumed: tuple[dict[str, Any], dict[str, Tensor]] | None = None
+        self._resumed: tuple[dict[str, Any], dict[str, Tensor], Resumption] | None = None
         self._models: dict[int, SideBySide] = {}
         self.stopped_by_callback = False
 
@@ -116,50 +108,59 @@ class ClusterTraining:
         """The number of steps of all lessons."""
         return sum(self._epochs(lesson) * self._steps(lesson) for lesson in self.lessons)
 
-    def _epochs(self, lesson: _Lesson) -> int:
+    def _epochs(self, lesson: Lesson) -> int:
         return self.settings.finish if lesson.finishing else self.settings.epochs
 
-    def _steps(self, lesson: _Lesson) -> int:
+    def _steps(self, lesson: Lesson) -> int:
         return -(-self.sizes[lesson.clusters[0]] // self.settings.batch_size)
 
     # -- going on --------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def resume(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def resume(
+        self, plain: dict[str, Any], tensors: dict[str, Tensor], resumption: Resumption
+    ) -> None:
         """Take up what a checkpoint holds."""
-        self.lessons = [_Lesson(clusters, finishing) for clusters, finishing in state["lessons"]]
-        self.done = int(state["done"])
-        self.histories = [History(**fields) for fields in state["histories"]]
-        for number in self._taught():
-            kept = under(f"einets.{number}.", tensors)
-            for place, tensor in enumerate(numbers_of(self.einets[number])):
-                tensor.copy_(kept[str(place)])
-            self.einets[number].initialized = True
-        if state["loop"] is not None:
-            self._resumed = state["loop"], under("loop.", tensors)
+        settings = self.settings
+        with resumption.reading():
+            state = ClusterState.from_plain(
+                plain,
+                sizes=self.sizes,
+                batch_size=settings.batch_size,
+                stackable=settings.learner.stackable,
+                epochs=settings.epochs,
+                finish=settings.finish,
+                scored=[valid is not None for valid in self._valid],
+            )
+            taught = {f"einets.{number}.": self.einets[number] for number in state.taught}
+            loop = [] if state.loop is None else ["loop."]
+            check_prefixes(tensors, ["assignment", *taught, *loop])
+            for prefix, einet in taught.items():
+                check_numbers(einet, under(prefix, tensors), prefix)
+        for prefix, einet in taught.items():
+            restore_numbers(einet, under(prefix, tensors))
+            einet.initialized = True
+        self.lessons, self.done, self.histories = state.lessons, state.done, state.histories
+        if state.loop is None:
+            resumption.done()
+        else:
+            self._resumed = state.loop, under("loop.", tensors), resumption
 
     def save(self) -> None:
         """Write a checkpoint."""
         tensors: dict[str, Tensor] = {"assignment": self.assignment.to(torch.int32)}
-        for number in self._taught():
-            for place, tensor in enumerate(numbers_of(self.einets[number])):
-                tensors[f"einets.{number}.{place}"] = tensor
         loop = None
         if self._loop is not None and self._loop.kept > 0:
             loop, of_loop = self._loop.state()
             tensors |= {f"loop.{name}": tensor for name, tensor in of_loop.items()}
-        state = {
-            "lessons": [[lesson.clusters, lesson.finishing] for lesson in self.lessons],
-            "done": self.done,
-            "histories": [history.to_dict() for history in self.histories],
-            "inertia": self.inertia,
-            "loop": loop,
-        }
-        self.checkpoint.write(state, tensors)
+        state = ClusterState(self.lessons, self.done, self.histories, loop)
+        for number in state.taught:
+            numbers = numbers_by_name(self.einets[number])
+            tensors |= {f"einets.{number}.{name}": tensor for name, tensor in numbers.items()}
+        self.checkpoint.write(state.to_plain(self.inertia), tensors)
 
     def _taught(self) -> list[int]:
         """Clusters whose Einets have been through a lesson."""
-        return sorted({n for lesson in self.lessons[: self.done] for n in lesson.clusters})
+        return ClusterState(self.lessons, self.done, self.histories, None).taught
 
     # -- training --------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class ClusterTraining:
         if self.checkpoint.path is not None:
             self.save()
 
-    def _teach(self, lesson: _Lesson, start: Einet, watch: Watch) -> bool:
+    def _teach(self, lesson: Lesson, start: Einet, watch: Watch) -> bool:
         """One lesson; whether it could be given to its end."""
         if not lesson.finishing:
             # In a run that goes on, too: priors ask for the units of the leaves.
@@ -207,7 +208,11 @@ class ClusterTraining:
                 seconds_between_copies=_SECONDS_BETWEEN_COPIES,
             )
             if self._resumed is not None:
-                loop.load_state(*self._resumed)
+                plain, tensors, resumption = self._resumed
+                earlier = range(1, self.settings.epochs + 1) if lesson.finishing else range(1)
+                with resumption.reading():
+                    loop.load_state(plain, tensors, earlier)
+                resumption.done()
                 self._resumed = None
             loop.run()
             interrupted = watch.interrupted and not loop.finished
@@ -231,7 +236,7 @@ class ClusterTraining:
         if loop.kept == loop.done and self.checkpoint.due:
             self.save()
 
-    def _trainee(self, lesson: _Lesson) -> tuple[ModelTrainee | TogetherTrainee, Learner | None]:
+    def _trainee(self, lesson: Lesson) -> tuple[ModelTrainee | TogetherTrainee, Learner | None]:
         """What learns, and the learner that was started for it."""
         settings, clusters = self.settings, lesson.clusters
         if len(clusters) > 1:
@@ -275,7 +280,7 @@ class ClusterTraining:
             trainee.make_resumable()
         return trainee, learner
 
-    def _give(self, trainee: ModelTrainee | TogetherTrainee, lesson: _Lesson) -> None:
+    def _give(self, trainee: ModelTrainee | TogetherTrainee, lesson: Lesson) -> None:
         """Copy what was learnt to the clusters' Einets."""
         if isinstance(trainee, TogetherTrainee):
             if not any(self._valid[number] is not None for number in lesson.clusters):

@@ -1,4 +1,4 @@
-"""From what a user gives (arrays, tensors, data frames, lists) to checked tensors."""
+"""Rows of data with all that belongs to them, checked once at the door."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
+
+from einet.data.arrays import Given, as_given
+from einet.data.beside import as_labels, as_weights, labels_of, weights_of
+from einet.data.columns import order_of
 
 __all__ = ["Batch", "as_batch", "as_labels", "as_weights"]
 
@@ -21,13 +24,15 @@ class Batch:
     A missing cell of ``x[rows, variables]`` holds NaN if ``x`` is floating; whatever it holds, it
     is never looked at. ``observed`` says which cells are known; None is all of them. ``labels`` are
     classes, −1 where unknown, and ``weights`` how often a row counts; None is once. For models
-    side by side there is a column for each, of how often a row counts for it.
+    side by side there is a column for each, of how often a row counts for it. ``columns`` are the
+    names of the variables, where the rows came from a table that has them.
     """
 
     x: Float[Tensor, "rows variables"] | Integer[Tensor, "rows variables"]
     observed: Bool[Tensor, "rows variables"] | None = None
     labels: Int[Tensor, " rows"] | None = None
     weights: Float[Tensor, "rows *models"] | None = None
+    columns: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -39,7 +44,8 @@ class Batch:
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The same with a function applied to every tensor."""
         rest = (self.observed, self.labels, self.weights)
-        return Batch(function(self.x), *(None if t is None else function(t) for t in rest))
+        others = (None if tensor is None else function(tensor) for tensor in rest)
+        return Batch(function(self.x), *others, columns=self.columns)
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device; the very same if it lies there already."""
@@ -61,7 +67,7 @@ class Batch:
     @property
     def cells(self) -> Batch:
         """The data alone, without labels and weights."""
-        return Batch(self.x, self.observed)
+        return Batch(self.x, self.observed, columns=self.columns)
 
     @property
     def mask(self) -> Bool[Tensor, "rows variables"]:
@@ -75,7 +81,7 @@ class Batch:
         if not self.x.is_floating_point():
             return self
         known = self.mask & ~self.x.isnan()
-        return Batch(self.x, known, self.labels, self.weights)
+        return replace(self, observed=known)
 
     @property
     def nbytes(self) -> int:
@@ -86,12 +92,13 @@ class Batch:
 
 def as_batch(
     x: Any,
-    num_variables: int,
+    num_variables: int | None,
     observed: Any = None,
     *,
     labels: Any = None,
     weights: Any = None,
     num_classes: int = 1,
+    columns: tuple[str, ...] | None = None,
     name: str = "x",
     prefix: str = "",
     device: torch.device | None = None,
@@ -102,23 +109,26 @@ def as_batch(
 ) -> Batch:
     """Check data with what belongs to their rows, and find what is missing.
 
-    That is NaN, or False in ``observed``. Integers stay integers (a large data set of bytes keeps
-    its size); the leaves convert. A :class:`Batch` has been checked before: it is taken as it is
-    and moved to ``device``.
+    That is NaN, None, a null or masked cell, or False in ``observed``. Integers stay integers (a
+    large data set of bytes keeps its size); the leaves convert. A :class:`Batch` has been checked
+    before: it is taken as it is and moved to ``device``.
+
+    A table with named columns is put in the order of ``columns``, where these are given.
 
     Nobody waits for a GPU here, except to check labels or weights that lie on one. Hence data on a
     GPU always come with a mask, if only of True, where cells could be missing at all.
 
     Args:
         x, observed: The data, and a mask of the same shape, True where a cell is known.
-        num_variables: The number of columns.
-        labels: The class of each row, below ``num_classes``; −1 where unknown.
+        num_variables: The number of columns; None for any.
+        labels: The class of each row, below ``num_classes``; −1, or missing, where unknown.
         weights: How often each row counts.
         num_classes: The number of classes.
+        columns: The names of the variables, where they have names.
         name: What error messages call the data.
         prefix: What stands before ``observed``, ``labels`` and ``weights`` there.
         device: Where to move everything.
-        allow_empty: Whether there may be no rows.
+        allow_empty: Whether there may be no rows, or none that counts.
         scan: Whether to look for NaN at all; without, the caller does.
         own: Whether to copy what lies in the memory that was given, which may change later.
         differentiable: Whether ``x`` keeps its graph, for gradients in it; a Batch always does.
@@ -128,132 +138,96 @@ def as_batch(
         >>> batch.observed
         tensor([[ True, False]])
     """
-    beside = {"observed": observed, "labels": labels, "weights": weights}
-    given = x.x if isinstance(x, Batch) else _as_tensor(x, name, differentiable)
-    if given.ndim != 2 or given.shape[1] != num_variables:
-        raise ValueError(
-            f"{name} must have shape [rows, {num_variables}] (one column for each variable), "
-            f"got {list(given.shape)}"
-        )
-    if given.shape[0] == 0 and not allow_empty:
-        raise ValueError(f"{name} must have at least one row, got none")
     if isinstance(x, Batch):
+        beside = {"observed": observed, "labels": labels, "weights": weights}
         for what, value in beside.items():
             if value is not None:
                 raise ValueError(f"{prefix}{what} is given, but {name} is a Batch with its own")
-        batch = x
+        batch, lenders = x, [x.x, x.observed, x.labels, x.weights]
+        if columns is not None and x.columns is not columns and x.columns is not None:
+            order = order_of(x.columns, columns, name)
+            if order is not None:
+                mask = None if x.observed is None else x.observed[:, order]
+                batch = replace(x, x=x.x[:, order], observed=mask)
+            batch = replace(batch, columns=columns)
+        _check_shape(batch.x, num_variables, name, allow_empty)
     else:
-        batch = _checked(given, observed, name, prefix, scan)
+        given = as_given(x, name, differentiable)
+        given = _in_order(given, columns, name)
+        _check_shape(given.values, num_variables, name, allow_empty)
+        batch, lenders = _checked(given, observed, name, prefix, scan)
+        device_of_rows = given.values.device
         if labels is not None:
-            labels = as_labels(labels, len(batch), num_classes, name=f"{prefix}labels")
-            batch.labels = labels.to(given.device)
+            of_rows = as_given(labels, f"{prefix}labels")
+            checked = labels_of(of_rows, len(batch), num_classes, f"{prefix}labels")
+            batch.labels = checked.to(device_of_rows)
+            lenders.append(of_rows.values if of_rows.lent else None)
         if weights is not None:
-            weights = as_weights(weights, len(batch), name=f"{prefix}weights")
-            batch.weights = weights.to(given.device)
+            of_rows = as_given(weights, f"{prefix}weights")
+            checked = weights_of(of_rows, len(batch), f"{prefix}weights", allow_empty)
+            batch.weights = checked.to(device_of_rows)
+            lenders.append(of_rows.values if of_rows.lent else None)
     batch = batch if device is None else batch.to(device)
-    return _owned(batch, [x, *beside.values()]) if own else batch
+    return _owned(batch, lenders) if own else batch
 
 
-def _owned(batch: Batch, sources: list[Any]) -> Batch:
-    """The same with copies of those tensors that lie in the memory of some source."""
+def _in_order(given: Given, columns: tuple[str, ...] | None, name: str) -> Given:
+    """Columns with names, put in the order that is wanted; others go by position."""
+    if columns is None or given.values.ndim != 2:
+        return given
+    if given.columns is None:
+        return replace(given, columns=columns)
+    return given.in_order(order_of(given.columns, columns, name), columns)
+
+
+def _check_shape(x: Tensor, num_variables: int | None, name: str, allow_empty: bool) -> None:
+    if x.ndim != 2 or (x.shape[1] == 0 if num_variables is None else x.shape[1] != num_variables):
+        wanted = "[rows, variables]"
+        if num_variables is not None:
+            wanted = f"[rows, {num_variables}] (one column for each variable)"
+        raise ValueError(f"{name} must have shape {wanted}, got {list(x.shape)}")
+    if x.shape[0] == 0 and not allow_empty:
+        raise ValueError(f"{name} must have at least one row, got none")
+
+
+def _owned(batch: Batch, lenders: list[Tensor | None]) -> Batch:
+    """The same with copies of those tensors that lie in memory that was lent."""
+    theirs = {tensor.untyped_storage().data_ptr() for tensor in lenders if tensor is not None}
 
     def own(tensor: Tensor) -> Tensor:
-        return tensor.clone() if any(_shares(tensor, source) for source in sources) else tensor
+        return tensor.clone() if tensor.untyped_storage().data_ptr() in theirs else tensor
 
     return batch.map(own)
 
 
-def _shares(tensor: Tensor, source: Any) -> bool:
-    """Whether writing to a source could change a tensor that was made from it."""
-    if source is None or isinstance(source, list | tuple):
-        return False
-    if isinstance(source, Batch):
-        parts = (source.x, source.observed, source.labels, source.weights)
-        return any(_shares(tensor, part) for part in parts)
-    if isinstance(source, Tensor):
-        return tensor.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
-    return tensor.device.type == "cpu" and np.may_share_memory(tensor.numpy(), np.asarray(source))
-
-
-def _checked(tensor: Tensor, observed: Any, name: str, prefix: str, scan: bool) -> Batch:
-    if tensor.is_complex():
-        raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")
+def _checked(
+    given: Given, observed: Any, name: str, prefix: str, scan: bool
+) -> tuple[Batch, list[Tensor | None]]:
+    """Rows and what is known of them, with the tensors that lie in memory that was lent."""
+    tensor, mask = given.values, given.known
+    lenders: list[Tensor | None] = [tensor if given.lent else None]
     if tensor.dtype == torch.bool:
         tensor = tensor.to(torch.uint8)
-    mask = None
     if observed is not None:
-        mask = _as_tensor(observed, f"{prefix}observed").to(tensor.device)
-        if mask.dtype != torch.bool:
-            raise TypeError(f"{prefix}observed must be boolean, got {mask.dtype}")
-        if mask.shape != tensor.shape:
+        which = f"{prefix}observed"
+        of_cells = as_given(observed, which)
+        if of_cells.columns is not None and given.columns is not None:
+            of_cells = _in_order(of_cells, given.columns, which)
+        if of_cells.known is not None:
+            raise ValueError(f"{which} must be True or False in every cell, got missing ones")
+        if of_cells.values.dtype != torch.bool:
+            raise TypeError(f"{which} must be boolean, got {of_cells.values.dtype}")
+        if of_cells.values.shape != tensor.shape:
             raise ValueError(
-                f"{prefix}observed must have the shape of {name}, {list(tensor.shape)}, "
-                f"got {list(mask.shape)}"
+                f"{which} must have the shape of {name}, {list(tensor.shape)}, "
+                f"got {list(of_cells.values.shape)}"
             )
+        lenders.append(of_cells.values if of_cells.lent else None)
+        known = of_cells.values.to(tensor.device)
+        mask = known if mask is None else mask & known
     if scan and tensor.is_floating_point():
         known = ~tensor.isnan()
         mask = known if mask is None else mask & known
     if mask is not None and mask.device.type == "cpu" and bool(mask.all()):
         mask = None
-    return Batch(tensor, mask)
-
-
-def as_labels(
-    labels: Any, rows: int, num_classes: int, *, name: str = "labels"
-) -> Int[Tensor, " rows"]:
-    """Check class labels: whole numbers from 0 to C − 1, −1 for unknown."""
-    tensor = _as_tensor(labels, name)
-    if tensor.is_floating_point():
-        if not bool((tensor == tensor.round()).all()):
-            raise ValueError(f"{name} must be whole numbers (−1 for unknown), got fractions or NaN")
-        tensor = tensor.long()
-    if tensor.shape != (rows,):
-        raise ValueError(f"{name} must have shape [{rows}], got {list(tensor.shape)}")
-    tensor = tensor.long()
-    if rows and (int(tensor.min()) < -1 or int(tensor.max()) >= num_classes):
-        raise ValueError(
-            f"{name} must lie between 0 and {num_classes - 1} (or be −1 for unknown), "
-            f"got {int(tensor.min())} to {int(tensor.max())}"
-        )
-    return tensor
-
-
-def as_weights(weights: Any, rows: int, *, name: str = "weights") -> Float[Tensor, " rows"]:
-    """Check sample weights: finite and not negative."""
-    tensor = _as_tensor(weights, name).double()
-    if tensor.shape != (rows,):
-        raise ValueError(f"{name} must have shape [{rows}], got {list(tensor.shape)}")
-    if not bool((tensor.isfinite() & (tensor >= 0)).all()):
-        raise ValueError(f"{name} must be finite and not negative")
-    return tensor
-
-
-def _as_tensor(value: Any, name: str, differentiable: bool = False) -> Tensor:
-    if isinstance(value, Tensor):
-        # torch can do next to nothing with the wider unsigned integers.
-        wide = value.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        if wide:
-            return value.long()
-        return value if differentiable else value.detach()
-    try:
-        array = np.asarray(value)
-        if array.dtype == object:
-            # None becomes NaN by itself; the NA of pandas' nullable columns needs pandas' help.
-            to_numpy = getattr(value, "to_numpy", None)
-            if to_numpy is None:
-                array = array.astype(np.float64)
-            else:
-                array = to_numpy(dtype=np.float64, na_value=np.nan)
-        if array.dtype.kind not in "biuf":
-            raise TypeError
-        if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-            array = array.astype(np.int64)
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        return torch.from_numpy(np.require(array, requirements=["C", "W"]))
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must be an array of numbers (missing cells as NaN), "
-            f"got {type(value).__name__}"
-            + (f" of {value.dtype}" if hasattr(value, "dtype") else "")
-        ) from error
+    return Batch(tensor, mask, columns=given.columns), lenders

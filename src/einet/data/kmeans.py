@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed
 from einet._memory import fitting
 from einet.data.streams import Rows
 
@@ -75,7 +75,7 @@ def kmeans(
         raise ValueError(
             f"num_clusters must not exceed the number of rows, {len(rows)}, got {num_clusters}"
         )
-    centres = _seeds(rows, num_clusters, torch.Generator().manual_seed(seed))
+    centres = _seeds(rows, num_clusters, torch.Generator().manual_seed(as_seed(seed)))
     best = _nearest(rows, centres)
     inertia = [best.inertia]
     while len(inertia) < max_iterations and best.inertia > 0:

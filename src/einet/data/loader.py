@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from einet.data.batch import Batch, as_batch
 from einet.data.streams import Check, RowStream
+from einet.data.tables import is_table
 
 __all__ = ["LoaderRows", "is_loader"]
 
@@ -24,10 +26,11 @@ def is_loader(data: Any) -> bool:
 class LoaderRows(RowStream):
     """Rows that a loader yields in batches of its own making.
 
-    A batch is a tensor of rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of
-    ``"observed"``, ``"labels"`` and ``"weights"``. Labels are for models with classes; others leave
-    them unread. Every batch is checked when it comes. A last batch much smaller than the one before
-    it shares that one's rows: a step on a few rows would undo what was learnt.
+    A batch is a tensor, array or data frame of rows, a pair of rows and labels, or a dictionary
+    with ``"x"`` and any of ``"observed"``, ``"labels"`` and ``"weights"``. Labels are for
+    models with classes; others leave them unread. Every batch is checked when it comes. A last
+    batch much smaller than the one before it shares that one's rows: a step on a few rows would
+    undo what was learnt.
 
     Args:
         loader: What yields batches; it is gone through once an epoch.
@@ -35,6 +38,7 @@ class LoaderRows(RowStream):
         device: Where batches are wanted.
         check: Called with every batch and its name; raises if its rows are not fit for a model.
         name: What error messages call the rows.
+        columns: The names of the variables; None for those of the first batch that has names.
     """
 
     def __init__(
@@ -45,15 +49,17 @@ class LoaderRows(RowStream):
         device: torch.device,
         check: Check | None = None,
         name: str = "train",
+        columns: tuple[str, ...] | None = None,
     ) -> None:
-        self._loader, self._check, self._name = loader, check, name
+        self._loader, self._check, self._name, self.columns = loader, check, name, columns
         self.num_variables, self._num_classes, self.device = num_variables, num_classes, device
 
     def __iter__(self) -> Iterator[Batch]:
         empty = True
         for number, given in enumerate(self._loader):
             batch = self._batch(given, f"{self._name}: batch {number}")
-            if len(batch):
+            # A batch may be all padding: rows of weight 0.
+            if len(batch) and (batch.weights is None or bool((batch.weights > 0).any())):
                 empty = False
                 yield batch
         if empty:
@@ -71,7 +77,7 @@ class LoaderRows(RowStream):
             parts = dict(given)
         elif isinstance(given, tuple | list) and 1 <= len(given) <= 2:
             parts = dict(zip(("x", "labels"), given, strict=False))
-        elif isinstance(given, Tensor):
+        elif isinstance(given, Tensor | np.ndarray) or is_table(given):
             parts = {"x": given}
         else:
             raise TypeError(
@@ -84,9 +90,11 @@ class LoaderRows(RowStream):
             parts.pop("x"),
             self.num_variables,
             num_classes=self._num_classes,
+            columns=self.columns,
             name=name,
             **parts,
         )
+        self.columns = batch.columns
         if self._check is not None:
             self._check(batch, name)
         return batch.to(self.device)
@@ -149,6 +157,7 @@ def _joined(parts: list[Batch]) -> Batch:
         torch.cat([part.mask for part in parts]) if masked else None,
         torch.cat(labels) if labelled else None,
         torch.cat(weights) if weighted else None,
+        parts[0].columns,
     )
 
 

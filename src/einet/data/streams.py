@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._checks import shown
 from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.data.staging import Staging, pinned_copy
@@ -50,6 +51,8 @@ class RowStream(ABC):
 
     device: torch.device
     num_variables: int
+    #: The names of the variables, where the rows came from tables that have them.
+    columns: tuple[str, ...] | None = None
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch]:
@@ -102,9 +105,9 @@ class Rows(RowStream):
     ) -> None:
         if transform is not None and not callable(transform):
             raise TypeError(
-                f"transform must be a function of a tensor of rows or None, got {transform!r}"
+                f"transform must be a function of a tensor of rows or None, got {shown(transform)}"
             )
-        self.num_variables, self.device = batch.x.shape[1], device
+        self.num_variables, self.device, self.columns = batch.x.shape[1], device, batch.columns
         self._transform, self._mean, self._complete = transform, None, False
         counted = None if batch.weights is None else batch.weights > 0
         if counted is None or bool(counted.all()):
@@ -236,7 +239,11 @@ class Rows(RowStream):
                     some = tensor[start : start + self.part_rows]
                     digest.update(some.cpu().contiguous().numpy().tobytes())
         if self._transform is not None:
-            # What it makes of some rows, to few digits: they may differ between devices.
-            few = self.as_seen(given[:_ROWS_TO_TELL].to(self.device)).x.double().nan_to_num()
-            digest.update(",".join(f"{value:.5g}" for value in few.sum(1).tolist()).encode())
+            # What it makes of some rows, to few digits: they may differ between devices. Columns
+            # weigh differently, so that none can take the place of another.
+            few = torch.linspace(0, len(given) - 1, _ROWS_TO_TELL).long().to(given.x.device)
+            seen = self.as_seen(given[few].to(self.device)).x.double().nan_to_num()
+            columns = torch.linspace(1, 2, self.num_variables).to(seen)
+            sums = torch.stack([seen.sum(1), (seen * columns).sum(1)], 1).flatten().tolist()
+            digest.update(",".join(f"{value:.5g}" for value in sums).encode())
         return digest.hexdigest()[:16]

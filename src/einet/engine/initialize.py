@@ -39,9 +39,12 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
     device = data.x.device
     for group in leaf.family_groups:
         columns = group.variables.to(device)
-        x, observed = data.x[:, columns].double(), data.mask[:, columns]
+        x, observed = data.x[:, columns], data.mask[:, columns]
+        # In the type they were given in, which says how close two values can be.
+        x = x if x.is_floating_point() else x.double()
         family = group.family.to(device).adapt(x, observed)
         group.adopt(family.to(group.variables.device))
+        x = x.double()
         x = torch.where(observed, x, family.filler)
         average = _average(family, x, observed)
         for block in leaf.leaf_blocks:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet._checks import as_number
 from einet._memory import chunks
 from einet.data.batch import Batch
 from einet.kernels.leaf import add_statistics, torch_kernel
@@ -44,6 +45,15 @@ class PseudoCounts:
 
     def for_rows(self, weight: float | int | Tensor) -> PseudoCounts:
         """Those of rows of this total weight: α and β times their share in all rows."""
+        if not isinstance(weight, Tensor):
+            weight = as_number("weight", weight, at_least=0, at_most=1 << 53)
+        elif weight.ndim != 0 or not weight.is_floating_point():
+            raise TypeError(
+                f"weight must be a number or a floating tensor of shape [], got {weight.dtype} of "
+                f"shape {list(weight.shape)}"
+            )
+        elif weight.device.type == "cpu":
+            as_number("weight", weight.item(), at_least=0, at_most=1 << 53)
         share = weight / self.rows
         sums = None if self.sums is None else self.sums * share
         leaves = self.leaves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from einet.layers import LeafStatistics
 if TYPE_CHECKING:
     from einet.engine.passes import Passes
 
-__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "row_sums"]
+__all__ = ["EinetStatistics", "MixtureStatistics", "Statistics", "check_statistics", "row_sums"]
 
 
 def row_sums(
@@ -53,8 +53,21 @@ class Statistics(ABC):
         self.rows += sums[1]
         self.impossible += sums[2]
 
+    def leaf_statistics(self) -> list[LeafStatistics]:
+        """Those of all leaves."""
+        return []
+
     def add_(self, other: Statistics) -> Statistics:
         """Add the sums of other rows."""
+        leaves = zip(self.leaf_statistics(), other.leaf_statistics(), strict=True)
+        for own, its in leaves:
+            if own.origin is not None and its.origin is not None:
+                if own.empty:
+                    own.origin.copy_(its.origin)
+                elif own.origin is not its.origin:
+                    # Where the others are counted from: that is where the model is by now.
+                    own.move_(its.origin)
+            own.empty = own.empty and its.empty
         pairs = list(zip(self.tensors(), other.tensors(), strict=True))
         # One launch for each type: deep circuits have hundreds of small tensors.
         for dtype in {totals.dtype for totals, _ in pairs}:
@@ -67,10 +80,19 @@ class Statistics(ABC):
         """Forget all rows; memory is kept."""
         for tensor in self.tensors():
             tensor.zero_()
+        for leaf in self.leaf_statistics():
+            leaf.empty = True
         return self
 
     def all_reduce_(self) -> Statistics:
         """Sum over the processes of ``torch.distributed``."""
+        for leaf in self.leaf_statistics():
+            if leaf.origin is not None:
+                # All processes count from where the first does; one without rows may not know.
+                origin = leaf.origin.clone()
+                torch.distributed.broadcast(origin, 0)
+                leaf.move_(origin)
+            leaf.empty = False
         for tensor in self.tensors():
             torch.distributed.all_reduce(tensor)
         return self
@@ -78,7 +100,10 @@ class Statistics(ABC):
 
 @dataclass
 class EinetStatistics(Statistics):
-    """Expected statistics of an Einet: Σ n/w of every sum layer, Σ p_L and Σ p_L T(x) of leaves."""
+    """Expected statistics of an Einet: Σ n/w of every sum layer, Σ p_L and Σ p_L T(x) of leaves.
+
+    Those of Gaussian leaves are counted from the means they have, wherever the data may lie.
+    """
 
     weights: list[Tensor] = field(default_factory=list)
     leaves: list[LeafStatistics] = field(default_factory=list)
@@ -96,7 +121,7 @@ class EinetStatistics(Statistics):
             zero(),
             zero(),
             [torch.zeros_like(w.detach()) for w in model.circuit.weights],
-            model.leaf.empty_statistics(),
+            model.leaf.empty_statistics(centred=True),
             torch.zeros(model.num_classes, dtype=torch.float64, device=model.device),
         )
 
@@ -109,11 +134,31 @@ class EinetStatistics(Statistics):
         rows = torch.stack([self.log_likelihood, self.rows, self.impossible])
         return torch.cat([rows, self.classes])
 
+    def leaf_statistics(self) -> list[LeafStatistics]:
+        return self.leaves
+
     def tensors(self) -> list[Tensor]:
-        leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.weighted)]
+        leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.sums)]
         return [
             self.log_likelihood, self.rows, self.impossible, *self.weights, *leaves, self.classes
         ]  # fmt: skip
+
+
+def check_statistics(statistics: Any, model: Passes, name: str) -> None:
+    """Raise unless these are statistics of an Einet of the same form."""
+    if not isinstance(statistics, EinetStatistics):
+        raise TypeError(
+            f"{name} must be the statistics of an Einet, as its e_step makes them, "
+            f"got {type(statistics).__name__}"
+        )
+    wanted = [weight.shape for weight in model.circuit.weights]
+    wanted += [block.stored.shape[:2] for block in model.leaf.leaf_blocks]
+    wanted.append(torch.Size([model.num_classes]))
+    found = [weight.shape for weight in statistics.weights]
+    found += [leaves.total.shape for leaves in statistics.leaves]
+    found.append(statistics.classes.shape)
+    if found != wanted:
+        raise ValueError(f"{name} must be of a model of the same form as this one")
 
 
 @dataclass
@@ -122,6 +167,9 @@ class MixtureStatistics(Statistics):
 
     components: list[Statistics] = field(default_factory=list)
     counts: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+
+    def leaf_statistics(self) -> list[LeafStatistics]:
+        return [leaf for component in self.components for leaf in component.leaf_statistics()]
 
     def tensors(self) -> list[Tensor]:
         inner = [t for component in self.components for t in component.tensors()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -15,6 +13,7 @@ __all__ = [
     "log_standard_gamma",
     "logit",
     "probability_bounds",
+    "representable",
     "softplus",
     "to_interval",
 ]
@@ -24,12 +23,12 @@ __all__ = [
 _WIDEST = 40.0
 
 
-def finite(x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-    """``x`` without infinities and other values whose square would be one.
+def finite(x: Float[Tensor, "*batch"], power: int = 2) -> Float[Tensor, "*batch"]:
+    """``x`` without infinities and other values whose square, or other power, would be one.
 
     Where this changes anything the log density is hopelessly low, or −∞ through ``log_h``.
     """
-    farthest = 0.1 * math.sqrt(torch.finfo(x.dtype).max)
+    farthest = 0.1 * torch.finfo(x.dtype).max ** (1 / power)
     return x.clamp(-farthest, farthest)
 
 
@@ -54,6 +53,21 @@ def probability_bounds(floor: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """The interval [floor, 1 − floor] in the type of ``like``, without 1 where that rounds to 1."""
     low = floor.to(like)
     return low, (1 - low).clamp(max=1 - torch.finfo(like.dtype).eps / 2)
+
+
+def representable(
+    x: Float[Tensor, "*batch"], most: Float[Tensor, "*batch"], dtype: torch.dtype
+) -> Float[Tensor, "*batch"]:
+    """``x`` bounded by ``most``, and rounded to a type, but not upwards beyond that.
+
+    Example:
+        >>> n = torch.tensor([2.0**32 - 1], dtype=torch.float64)
+        >>> representable(n, n, torch.float32) < n
+        tensor([True])
+    """
+    rounded = torch.minimum(x, most).to(dtype)
+    below = torch.nextafter(rounded, torch.zeros_like(rounded))
+    return torch.where(rounded.double() > most, below, rounded)
 
 
 def to_interval(raw: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor
 
+from einet.families.hyper import Limits, check_limits
+
 __all__ = ["ExponentialFamily", "as_values"]
 
 # In place of typing.Self, which the run-time checks of the tests cannot read in methods.
@@ -54,17 +56,24 @@ class ExponentialFamily(ABC):
     φ would lose digits in float32 (Gaussian) or θ(φ) is costly to solve (Beta, Gamma).
 
     **Support.** ``log_h`` is −∞ outside the support, ``T`` stays finite there. Neither ever sees
-    NaN: missing values are replaced by :attr:`filler` and masked out before.
+    NaN: missing values are replaced by :attr:`filler` and masked out before. A support ends where
+    numbers would no longer be right, at :attr:`largest`: learning refuses what lies beyond, and its
+    density is 0. Inside it, EM never takes a step that lowers its objective by more than rounding.
     """
 
     #: Names of the attributes that hold per-variable hyper-parameters (each ``[]`` or ``[V]``).
     hyperparameters: ClassVar[tuple[str, ...]] = ()
+    #: What they may be, in the words of :func:`~einet.families.hyper.as_hyper`; a file that says
+    #: otherwise is refused. Those left out may be anything.
+    limits: ClassVar[Limits] = {}
     #: Which leaf kernel evaluates θ·T(x), by its name in ``kernels/leaf.py``: "product" serves all
     #: families, "table" looks θ up at an integer x. On the fused path "centred" and "binary" have
     #: no need of θ, but of the parameters and hyper-parameters of Gaussian and Bernoulli.
     kernel: ClassVar[str] = "product"
     #: The support in words, for error messages.
     support: ClassVar[str]
+    #: The largest absolute value inside the support: up to there all arithmetic is right.
+    largest: ClassVar[float] = math.inf
     #: Some value inside the support of every member, put where data are missing.
     filler: ClassVar[float] = 0.0
     #: Whether bounds keep the densities of a value, under any two members, within a factor that
@@ -204,6 +213,18 @@ class ExponentialFamily(ABC):
         """This family with the hyper-parameters that are read off the data (default: itself)."""
         return self
 
+    def log_density(
+        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+    ) -> Float[Tensor, "*batch3"]:
+        """log p(x) of one floating type, for x inside the support; anything but NaN outside of it.
+
+        A family overrides it where the terms of θ·T(x) − A(θ) + log h(x) are large and cancel.
+        """
+        theta = self.theta_of(parameters)
+        log_h = self.log_h(x)
+        log_h = torch.where(log_h == -math.inf, 0.0, log_h)
+        return (theta * self.T(x)).sum(-1) - self.A(theta) + log_h
+
     # -- shared machinery (not to be overridden) -----------------------------------------------
 
     def log_prob(
@@ -217,10 +238,8 @@ class ExponentialFamily(ABC):
         or bools take the parameters' type.
         """
         x, parameters = as_values(x, parameters)
-        theta = self.theta_of(parameters)
-        log_h = self.log_h(x)
-        inner = (theta * self.T(x)).sum(-1) - self.A(theta)
-        return torch.where(log_h == -math.inf, -math.inf, inner + log_h)
+        outside = self.log_h(x) == -math.inf
+        return torch.where(outside, -math.inf, self.log_density(x, parameters))
 
     def at(self: Family, index: Int[Tensor, "*index"] | Tensor) -> Family:
         """The same family with its per-variable hyper-parameters gathered at ``index``."""
@@ -245,6 +264,28 @@ class ExponentialFamily(ABC):
         for name, value in values.items():
             setattr(other, name, value)
         return other
+
+    def check_hyperparameters(self) -> None:
+        """Raise unless the hyper-parameters are allowed, also where they come from a file.
+
+        These are the ``limits`` of each; a family with rules that concern several adds to it.
+        """
+        check_limits(self.hyper, self.limits)
+
+    def is_within_bounds(self, parameters: Float[Tensor, "*batch P"]) -> Bool[Tensor, "*batch"]:
+        """Which stored parameters are finite and inside the bounds, up to rounding.
+
+        Example:
+            >>> from einet import Bernoulli
+            >>> Bernoulli(0.1).is_within_bounds(torch.tensor([[0.1], [0.0999], [math.nan]]))
+            tensor([ True, False, False])
+        """
+        wide = parameters.double()
+        nearest = self.project(wide)
+        # Parameters of float64 may have been rounded to float32 before.
+        rounding = max(torch.finfo(parameters.dtype).eps, torch.finfo(torch.float32).eps)
+        slack = 128 * rounding * nearest.abs() + torch.finfo(parameters.dtype).tiny
+        return ((wide - nearest).abs() <= slack).all(-1)
 
     @classmethod
     def stack(cls: type[Family], families: Sequence[Family]) -> Family:

@@ -42,11 +42,14 @@ class Bernoulli(ExponentialFamily):
     hyperparameters: ClassVar = ("min_probability",)
     kernel: ClassVar = "binary"
     discrete: ClassVar = True
+    largest: ClassVar = 1.0
     support: ClassVar = "0 or 1"
     bounded: ClassVar = True
+    limits: ClassVar = {"min_probability": {"above": 0, "below": 0.5}}
 
     def __init__(self, min_probability: Numbers = 1e-6) -> None:
-        self.min_probability = as_hyper("min_probability", min_probability, above=0, below=0.5)
+        limits = self.limits["min_probability"]
+        self.min_probability = as_hyper("min_probability", min_probability, **limits)
 
     @property
     def num_statistics(self) -> int:

@@ -19,6 +19,8 @@ __all__ = ["Beta"]
 # Where the density grows without bound towards an end, its "mode" is this far from the end.
 _NEAR_END = 1e-6
 _STEPS = 10
+# With larger concentrations the digits that α log x − log B(α, β) leaves would not do.
+_LARGEST_CONCENTRATION = 1e8
 # Where θ is asked for without regard to bounds: further out float64 cannot tell φ apart.
 _WIDEST = (1e-9, 1e9)
 
@@ -33,7 +35,7 @@ class Beta(ExponentialFamily):
 
     Args:
         min_concentration: Lower bound of α and β. Below 1 the density is unbounded at an end.
-        max_concentration: Upper bound of α and β.
+        max_concentration: Upper bound of α and β, 1e8 at most.
 
     Example:
         >>> family = Beta()
@@ -43,18 +45,30 @@ class Beta(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("min_concentration", "max_concentration")
+    largest: ClassVar = 1.0
     support: ClassVar = "numbers strictly between 0 and 1"
     filler: ClassVar = 0.5
+    limits: ClassVar = {
+        "min_concentration": {"above": 0, "below": math.inf},
+        "max_concentration": {"above": 0, "at_most": _LARGEST_CONCENTRATION},
+    }
 
     def __init__(
         self,
         min_concentration: Numbers = 1e-2,
         max_concentration: Numbers = 1e5,
     ) -> None:
-        self.min_concentration = as_hyper("min_concentration", min_concentration, above=0)
-        self.max_concentration = as_hyper(
-            "max_concentration", max_concentration, above=0, below=math.inf
+        limits = self.limits
+        self.min_concentration = as_hyper(
+            "min_concentration", min_concentration, **limits["min_concentration"]
         )
+        self.max_concentration = as_hyper(
+            "max_concentration", max_concentration, **limits["max_concentration"]
+        )
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
         check_order(
             "min_concentration",
             self.min_concentration,
@@ -72,7 +86,7 @@ class Beta(ExponentialFamily):
         return low, high
 
     def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
-        inside = _inwards(x)
+        inside = torch.where((x > 0) & (x < 1), x, 0.5)
         return torch.stack([inside.log(), torch.log1p(-inside)], -1)
 
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:

@@ -14,10 +14,12 @@ from einet.families.arithmetic import (
     is_whole,
     logit,
     probability_bounds,
+    representable,
     softplus,
     to_interval,
 )
 from einet.families.base import ExponentialFamily
+from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper, check_lengths
 from einet.families.registry import register
 
@@ -31,8 +33,12 @@ class Binomial(ExponentialFamily):
     T(x) = x, θ = log(p / (1 − p)), A(θ) = n log(1 + exp θ), φ = n p. What is stored is p, whose
     digits do not depend on n. With n = 255 it is a distribution over the grey values of a pixel.
 
+    Samples in float32 that are above 2²⁴ are rounded to the whole numbers that there are in that
+    type.
+
     Args:
-        n: The number of trials.
+        n: The number of trials; at most 2³², as binomial coefficients are differences of numbers of
+            size n log n, which would leave too few digits for more of them.
         min_probability: p is kept within [min_probability, 1 − min_probability].
 
     Example:
@@ -44,15 +50,23 @@ class Binomial(ExponentialFamily):
 
     hyperparameters: ClassVar = ("n", "min_probability")
     discrete: ClassVar = True
+    largest: ClassVar = 2.0**32
     support: ClassVar = "integers from 0 to n"
+    limits: ClassVar = {
+        "n": {"at_least": 1, "at_most": 2.0**32, "integer": True},
+        "min_probability": {"above": 0, "below": 0.5},
+    }
 
     def __init__(
         self,
         n: Numbers,
         min_probability: Numbers = 1e-6,
     ) -> None:
-        self.n = as_hyper("n", n, at_least=1, integer=True)
-        self.min_probability = as_hyper("min_probability", min_probability, above=0, below=0.5)
+        limits = self.limits
+        self.n = as_hyper("n", n, **limits["n"])
+        self.min_probability = as_hyper(
+            "min_probability", min_probability, **limits["min_probability"]
+        )
         check_lengths(n=self.n, min_probability=self.min_probability)
 
     @property
@@ -73,6 +87,19 @@ class Binomial(ExponentialFamily):
         n, k = self.n.to(x), self._possible(x)
         ways = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
         return torch.where(is_whole(x) & (x == k), ways, -math.inf)
+
+    def log_density(
+        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+    ) -> Float[Tensor, "*batch3"]:
+        p, n, k = parameters[..., 0], self.n.to(x), self._possible(x)
+        # Inside, where both outcomes occur; the filling elsewhere is not looked at.
+        both = (k > 0) & (k < n)
+        ones, zeros = torch.where(both, k, 1.0), torch.where(both, n - k, 1.0)
+        errors = stirling_error(n) - stirling_error(ones) - stirling_error(zeros)
+        ways = 0.5 * (n / (2 * math.pi * ones)).log() - 0.5 * zeros.log() + errors
+        inner = ways - deviance(ones, n * p) - deviance(zeros, n * (1 - p))
+        ends = torch.where(k > 0, n * p.log(), n * torch.log1p(-p))
+        return torch.where(both, inner, ends)
 
     def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
         return self.n.to(theta) * softplus(theta[..., 0])
@@ -107,8 +134,11 @@ class Binomial(ExponentialFamily):
     def sample(
         self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch"]:
-        p = parameters[..., 0]
-        return torch.binomial(self.n.to(p).expand(p.shape), p, generator=generator)
+        # In float64: float32 has too few whole numbers to count with.
+        p = parameters[..., 0].double()
+        n = self.n.to(p).expand(p.shape)
+        count = torch.binomial(n, p, generator=generator)
+        return representable(count, n, parameters.dtype)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.n.to(parameters) * parameters[..., 0]

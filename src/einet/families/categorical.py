@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from einet._checks import as_int, check_flag
 from einet.families.arithmetic import is_whole
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths
@@ -46,6 +47,10 @@ class Categorical(ExponentialFamily):
     discrete: ClassVar = True
     support: ClassVar = "integers from 0 to num_categories - 1"
     bounded: ClassVar = True
+    limits: ClassVar = {
+        "num_categories": {"at_least": 1, "below": 2**31, "integer": True},
+        "min_probability": {"above": 0},
+    }
     #: Files of earlier releases do not say.
     numeric: bool = False
 
@@ -55,8 +60,11 @@ class Categorical(ExponentialFamily):
         min_probability: Numbers = 1e-6,
         numeric: bool = False,
     ) -> None:
-        self.num_categories = as_hyper("num_categories", num_categories, at_least=1, integer=True)
-        self.min_probability = as_hyper("min_probability", min_probability, above=0)
+        limits = self.limits
+        self.num_categories = as_hyper("num_categories", num_categories, **limits["num_categories"])
+        self.min_probability = as_hyper(
+            "min_probability", min_probability, **limits["min_probability"]
+        )
         check_lengths(num_categories=self.num_categories, min_probability=self.min_probability)
         if bool((self.min_probability * self.num_categories > 1).any()):
             raise ValueError(
@@ -65,7 +73,15 @@ class Categorical(ExponentialFamily):
             )
         # The tables' width. It outlives the variable that needs it when variables are selected.
         self.width = int(self.num_categories.max())
+        check_flag("numeric", numeric)
         self.numeric = numeric
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
+        # Rounded to float32, 1/C may be a little more than that.
+        if bool((self.min_probability * self.num_categories > 1 + 1e-5).any()):
+            raise ValueError("min_probability must be at most 1/num_categories")
+        as_int("width", self.width, minimum=int(self.num_categories.max()))
 
     @property
     def num_statistics(self) -> int:

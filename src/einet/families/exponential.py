@@ -16,8 +16,10 @@ from einet.families.registry import register
 
 __all__ = ["Exponential"]
 
-# The largest mean in units of the scale: finite in float32 too, whatever the outliers.
-_LARGEST = 1e30
+# Means in units of the scale: float32 can hold them, whatever the outliers.
+_LARGEST, _SMALLEST = 1e30, 1e-30
+# Scales by which every number of the support can be divided.
+_SCALES = (1e-250, 1e30)
 
 
 @register
@@ -25,7 +27,8 @@ class Exponential(ExponentialFamily):
     r"""Exponential :math:`p(x) = \frac{1}{\mu} e^{-x/\mu}` over [0, ∞).
 
     With :math:`\tilde x = x / \text{scale}`, T(x) = x̃, θ = −1/μ̃ and A(θ) = −log(−θ). The scale is
-    read off the data by ``model.initialize``. What is stored is φ = μ̃ = μ/scale.
+    read off the data by ``model.initialize``. What is stored is φ = μ̃ = μ/scale. The support ends
+    at 1e30.
 
     Args:
         min_mean: Lower bound of μ, in units of the data. Default: ``relative_floor`` times the
@@ -41,7 +44,15 @@ class Exponential(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("min_mean", "max_mean", "relative_floor", "scale")
-    support: ClassVar = "finite numbers from 0"
+    largest: ClassVar = 1e30
+    support: ClassVar = "numbers from 0 to 1e30"
+    limits: ClassVar = {
+        # NaN stands for "relative to the data".
+        "min_mean": {"above": 0, "below": math.inf, "absent": math.nan},
+        "max_mean": {"above": 0, "absent": math.inf},
+        "relative_floor": {"above": 0, "below": math.inf},
+        "scale": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
@@ -49,15 +60,19 @@ class Exponential(ExponentialFamily):
         max_mean: Numbers | None = None,
         relative_floor: Numbers = 1e-4,
     ) -> None:
-        # NaN stands for "relative to the data".
-        self.min_mean = as_hyper("min_mean", min_mean, above=0, absent=math.nan)
-        self.max_mean = as_hyper("max_mean", max_mean, above=0, absent=math.inf)
-        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        limits = self.limits
+        self.min_mean = as_hyper("min_mean", min_mean, **limits["min_mean"])
+        self.max_mean = as_hyper("max_mean", max_mean, **limits["max_mean"])
+        self.relative_floor = as_hyper("relative_floor", relative_floor, **limits["relative_floor"])
+        self.scale = torch.ones((), dtype=torch.float64)
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
         check_order("min_mean", self.min_mean, "max_mean", self.max_mean)
         check_lengths(
             min_mean=self.min_mean, max_mean=self.max_mean, relative_floor=self.relative_floor
         )
-        self.scale = torch.ones((), dtype=torch.float64)
 
     @property
     def num_statistics(self) -> int:
@@ -67,13 +82,15 @@ class Exponential(ExponentialFamily):
         least = self.min_mean / self.scale
         low = torch.where(self.min_mean.isnan(), self.relative_floor, least)
         high = self.max_mean / self.scale
-        return torch.minimum(low, high), high
+        return torch.minimum(low, high).clamp(min=_SMALLEST), high.clamp(min=_SMALLEST)
 
     def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
-        return finite(x.clamp(min=0) / self.scale.to(x)).unsqueeze(-1)
+        scaled = (x.clamp(min=0).double() / self.scale).to(x)
+        return finite(scaled, power=1).unsqueeze(-1)
 
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        return torch.where(x.isfinite() & (x >= 0), -self.scale.log().to(x), -math.inf)
+        inside = (x >= 0) & (x <= self.largest)
+        return torch.where(inside, -self.scale.log().to(x), -math.inf)
 
     def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
         return -torch.log(-theta[..., 0])
@@ -98,10 +115,13 @@ class Exponential(ExponentialFamily):
         self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch"]:
         mean = self.mean(parameters)
-        return torch.empty_like(mean).exponential_(generator=generator) * mean
+        drawn = torch.empty_like(mean).exponential_(generator=generator) * mean
+        return drawn.clamp(max=self.largest)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
-        return parameters[..., 0] * self.scale.to(parameters)
+        # In float64, whose range the product of the two does not leave.
+        mean = parameters[..., 0].double() * self.scale
+        return mean.clamp(max=self.largest).to(parameters)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.mean(parameters).square()
@@ -115,9 +135,9 @@ class Exponential(ExponentialFamily):
         return 0.5 + torch.rand((*shape, 1), generator=generator, dtype=torch.float64)
 
     def adapt(self, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Exponential:
-        inside = observed & x.isfinite() & (x >= 0)
+        inside = observed & (x >= 0) & (x <= self.largest)
         count = inside.sum(0)
         mean = torch.where(inside, x, 0.0).double().sum(0) / count.clamp(min=1)
-        # A column of zeros has no scale of its own. Rounded to float32 for the sake of casts.
-        scale = torch.where(mean > 0, mean.clamp(1e-30, 1e30), 1e-3).float().double()
+        # A column of zeros has no scale of its own.
+        scale = torch.where(mean > 0, mean.clamp(*_SCALES), 1e-3)
         return self.with_hyperparameters({"scale": torch.where(count > 0, scale, self.scale)})

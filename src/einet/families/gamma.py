@@ -11,13 +11,18 @@ from torch import Tensor
 
 from einet.families.arithmetic import finite, from_interval, log_standard_gamma, to_interval
 from einet.families.base import ExponentialFamily
+from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper, check_order
 from einet.families.registry import register
 
 __all__ = ["Gamma"]
 
 # Means in units of the column's scale: as wide as allows to square them in float32.
-_MEANS = (1e-12, 1e12)
+_MEANS = (1e-15, 1e15)
+# Scales by which every number of the support can be divided.
+_SCALES = (1e-250, 1e30)
+# With larger shapes the digits that α log x − log Γ(α) leaves would not do.
+_LARGEST_SHAPE = 1e8
 # Below this value of log E[x] − E[log x] its start is exact to as many digits as the data hold.
 _CONCENTRATED = 1e-8
 # Where there is no mode the density grows without bound towards 0: a small fraction of the mean.
@@ -31,11 +36,12 @@ class Gamma(ExponentialFamily):
     With :math:`\tilde x = x / \text{scale}`, h(x) = 1/x, T(x) = (log x̃, x̃), θ = (α, −β̃) and
     A(θ) = log Γ(α) − α log β̃. The scale is read off the data by ``model.initialize``. What is
     stored is (α, μ̃) with the mean μ̃ = α/β̃: bounding the shape at a given mean is then the exact
-    constrained maximum of the likelihood. Zeros in the data are outside the support.
+    constrained maximum of the likelihood. μ̃ lies between 1e-15 and 1e15. Zeros in the data are
+    outside the support, which ends at 1e30.
 
     Args:
         min_shape: Lower bound of α.
-        max_shape: Upper bound of α: the relative standard deviation is 1/√α at least.
+        max_shape: Upper bound of α, 1e8 at most: the relative standard deviation is 1/√α at least.
 
     Example:
         >>> family = Gamma()
@@ -45,30 +51,56 @@ class Gamma(ExponentialFamily):
     """
 
     hyperparameters: ClassVar = ("min_shape", "max_shape", "scale")
-    support: ClassVar = "finite numbers above 0"
+    largest: ClassVar = 1e30
+    support: ClassVar = "numbers above 0, up to 1e30"
     filler: ClassVar = 1.0
+    limits: ClassVar = {
+        "min_shape": {"above": 0, "below": math.inf},
+        "max_shape": {"above": 0, "at_most": _LARGEST_SHAPE},
+        "scale": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
         min_shape: Numbers = 1e-2,
         max_shape: Numbers = 1e5,
     ) -> None:
-        self.min_shape = as_hyper("min_shape", min_shape, above=0)
-        self.max_shape = as_hyper("max_shape", max_shape, above=0, below=math.inf)
-        check_order("min_shape", self.min_shape, "max_shape", self.max_shape)
+        self.min_shape = as_hyper("min_shape", min_shape, **self.limits["min_shape"])
+        self.max_shape = as_hyper("max_shape", max_shape, **self.limits["max_shape"])
         self.scale = torch.ones((), dtype=torch.float64)
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
+        check_order("min_shape", self.min_shape, "max_shape", self.max_shape)
 
     @property
     def num_statistics(self) -> int:
         return 2
 
     def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
-        scaled = finite(x / self.scale.to(x)).clamp(min=torch.finfo(x.dtype).tiny)
-        return torch.stack([scaled.log(), scaled], -1)
+        # Not the logarithm of the quotient, which may be too small a number.
+        inside = torch.where(self._inside(x), x, 1.0).double()
+        log = inside.log() - self.scale.log()
+        scaled = finite((inside / self.scale).to(x), power=1)
+        return torch.stack([log.to(x), scaled], -1)
+
+    def _inside(self, x: Tensor) -> Bool[Tensor, "*batch"]:
+        return (x > 0) & (x <= self.largest)
 
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        inside = x.isfinite() & (x > 0)
+        inside = self._inside(x)
         return torch.where(inside, -torch.where(inside, x, 1.0).log(), -math.inf)
+
+    def log_density(
+        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+    ) -> Float[Tensor, "*batch3"]:
+        (shape, mean), (log, scaled) = parameters.unbind(-1), self.T(x).unbind(-1)
+        # That of α events where α x̃/μ̃ are expected, by the density of their time.
+        expected = (shape / mean) * scaled
+        away = deviance(shape, expected, mean.log() - log)
+        constant = 0.5 * (shape / (2 * math.pi)).log() - stirling_error(shape)
+        return constant - away - log - self.scale.log().to(x)
 
     def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
         shape, rate = theta[..., 0], -theta[..., 1]
@@ -83,8 +115,10 @@ class Gamma(ExponentialFamily):
 
     def store(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch P"]:
         mean_log, mean = phi.double().unbind(-1)
-        mean = mean.clamp(min=torch.finfo(mean.dtype).tiny)
-        return torch.stack([_solve_shape(mean.log() - mean_log), mean], -1).to(phi)
+        # The best shape for the mean as it is bounded: that of the data's own would not be it.
+        bounded = mean.clamp(*_MEANS)
+        spread = bounded.log() - mean_log + (mean / bounded - 1)
+        return torch.stack([_solve_shape(spread), bounded], -1).to(phi)
 
     def phi_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
         shape, mean = parameters.unbind(-1)
@@ -114,17 +148,20 @@ class Gamma(ExponentialFamily):
     ) -> Float[Tensor, "*batch"]:
         shape = parameters[..., 0]
         drawn = log_standard_gamma(shape, generator).exp() / shape * self.mean(parameters)
-        return drawn.clamp(min=torch.finfo(drawn.dtype).tiny)
+        return drawn.clamp(torch.finfo(drawn.dtype).tiny, self.largest)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
-        return parameters[..., 1] * self.scale.to(parameters)
+        # In float64, whose range the product of the two does not leave.
+        mean = parameters[..., 1].double() * self.scale
+        return mean.clamp(max=self.largest).to(parameters)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.mean(parameters).square() / parameters[..., 0]
 
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         shape = parameters[..., 0]
-        return torch.where(shape > 1, (shape - 1) / shape, _NEAR_ZERO) * self.mean(parameters)
+        mode = torch.where(shape > 1, (shape - 1) / shape, _NEAR_ZERO) * self.mean(parameters)
+        return mode.clamp(min=torch.finfo(mode.dtype).tiny)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None
@@ -133,18 +170,22 @@ class Gamma(ExponentialFamily):
         return self.phi_of(drawn * torch.tensor([2.0, 1.0]) + torch.tensor([1.0, 0.5]))
 
     def adapt(self, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Gamma:
-        inside = observed & x.isfinite() & (x > 0)
+        inside = observed & self._inside(x)
         count = inside.sum(0)
         mean_log = torch.where(inside, x, 1.0).double().log().sum(0) / count.clamp(min=1)
-        # Rounded to float32, so that casting a model to float32 and back moves nothing.
-        scale = mean_log.exp().clamp(1e-30, 1e30).float().double()
+        scale = mean_log.exp().clamp(*_SCALES)
         return self.with_hyperparameters({"scale": torch.where(count > 0, scale, self.scale)})
 
 
 def _solve_shape(spread: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
     """The α with log α − ψ(α) = spread, by Newton's method for 1/α from a start within 2 %."""
-    spread = spread.clamp(min=1e-14)
-    start = (3 - spread + ((spread - 3).square() + 24 * spread).sqrt()) / (12 * spread)
+    # Shapes beyond 1e-12 and 1e14 are of no use to anybody, and polygamma functions overflow.
+    spread = spread.clamp(1e-14, 1e12)
+    root = ((spread - 3).square() + 24 * spread).sqrt()
+    # Two forms of one root of a quadratic equation, each where it does not cancel.
+    start = torch.where(
+        spread < 3, (3 - spread + root) / (12 * spread), 2 / (spread - 3 + root).clamp(min=1)
+    )
     shape = start
     for _ in range(5):
         wrong = shape.log() - torch.digamma(shape) - spread

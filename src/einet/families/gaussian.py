@@ -11,13 +11,16 @@ from torch import Tensor
 
 from einet.families.arithmetic import finite, from_interval, to_interval
 from einet.families.base import ExponentialFamily, as_values
+from einet.families.centring import variance_of
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
 from einet.families.registry import register
 
 __all__ = ["Gaussian"]
 
-# The largest mean and variance in units of the data's own.
-_LARGEST = 1e30
+# The largest mean, and variances, in units of the data's own: float32 can hold them.
+_LARGEST, _SMALLEST = 1e30, 1e-30
+# Scales whose squares are numbers, too.
+_SCALES = (1e-140, 1e30)
 
 
 @register
@@ -25,8 +28,13 @@ class Gaussian(ExponentialFamily):
     r"""Gaussian :math:`\mathcal{N}(\mu, \sigma^2)`.
 
     With :math:`\tilde x = (x - \text{location}) / \text{scale}`, T(x) = (x̃, x̃²) and
-    θ = (μ̃/σ̃², −1/(2σ̃²)). Location and scale are read off the data by ``model.initialize``; they
-    keep E[x̃²] − E[x̃]² honest for data far from the origin. What is stored is (μ̃, σ̃²).
+    θ = (μ̃/σ̃², −1/(2σ̃²)). Location and scale are read off the data by ``model.initialize``, so
+    that parameters keep their digits in float32 for data far from the origin. What is stored is
+    (μ̃, σ̃²), densities are computed as −(x̃ − μ̃)²/2σ̃², and statistics of learning are counted from
+    μ̃. Numbers up to 1e30 are in the support.
+
+    A column whose values differ in the last digit of their type at most is taken for constant, with
+    a millionth of its mean as its scale (0.001 at least).
 
     Args:
         min_variance: Lower bound of σ², in squared units of the data. Default: ``relative_floor``
@@ -49,7 +57,16 @@ class Gaussian(ExponentialFamily):
         "scale",
     )
     kernel: ClassVar = "centred"
-    support: ClassVar = "finite real numbers"
+    largest: ClassVar = 1e30
+    support: ClassVar = "real numbers from -1e30 to 1e30"
+    limits: ClassVar = {
+        # NaN stands for "relative to the data".
+        "min_variance": {"above": 0, "below": math.inf, "absent": math.nan},
+        "max_variance": {"above": 0, "absent": math.inf},
+        "relative_floor": {"above": 0, "below": math.inf},
+        "location": {"above": -math.inf, "below": math.inf},
+        "scale": {"above": 0, "below": math.inf},
+    }
 
     def __init__(
         self,
@@ -57,18 +74,22 @@ class Gaussian(ExponentialFamily):
         max_variance: Numbers | None = None,
         relative_floor: Numbers = 1e-4,
     ) -> None:
-        # NaN stands for "relative to the data".
-        self.min_variance = as_hyper("min_variance", min_variance, above=0, absent=math.nan)
-        self.max_variance = as_hyper("max_variance", max_variance, above=0, absent=math.inf)
-        self.relative_floor = as_hyper("relative_floor", relative_floor, above=0)
+        limits = self.limits
+        self.min_variance = as_hyper("min_variance", min_variance, **limits["min_variance"])
+        self.max_variance = as_hyper("max_variance", max_variance, **limits["max_variance"])
+        self.relative_floor = as_hyper("relative_floor", relative_floor, **limits["relative_floor"])
+        self.location = torch.zeros((), dtype=torch.float64)
+        self.scale = torch.ones((), dtype=torch.float64)
+        self.check_hyperparameters()
+
+    def check_hyperparameters(self) -> None:
+        super().check_hyperparameters()
         check_order("min_variance", self.min_variance, "max_variance", self.max_variance)
         check_lengths(
             min_variance=self.min_variance,
             max_variance=self.max_variance,
             relative_floor=self.relative_floor,
         )
-        self.location = torch.zeros((), dtype=torch.float64)
-        self.scale = torch.ones((), dtype=torch.float64)
 
     @property
     def num_statistics(self) -> int:
@@ -78,15 +99,27 @@ class Gaussian(ExponentialFamily):
         high = self.max_variance / self.scale / self.scale
         least = self.min_variance / self.scale / self.scale
         low = torch.where(self.min_variance.isnan(), self.relative_floor, least)
-        return torch.minimum(low, high), high
+        return torch.minimum(low, high).clamp(min=_SMALLEST), high.clamp(min=_SMALLEST)
+
+    def _standardised(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        # In float64 whatever the type of x: a location that is rounded would move all values.
+        return finite(((x.double() - self.location) / self.scale).to(x))
 
     def T(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch S"]:
-        z = finite((x - self.location.to(x)) / self.scale.to(x))
+        z = self._standardised(x)
         return torch.stack([z, z * z], -1)
 
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         constant = -0.5 * math.log(2 * math.pi) - self.scale.log()
-        return torch.where(x.isinf(), -math.inf, constant.to(x))
+        return torch.where(x.abs() > self.largest, -math.inf, constant.to(x))
+
+    def log_density(
+        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+    ) -> Float[Tensor, "*batch3"]:
+        mean, variance = parameters.unbind(-1)
+        away = (self._standardised(x) - mean) / variance.sqrt()
+        peak = -0.5 * torch.log(2 * math.pi * variance) - self.scale.log().to(x)
+        return peak - 0.5 * away * away
 
     def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
         first, second = theta.unbind(-1)
@@ -102,8 +135,7 @@ class Gaussian(ExponentialFamily):
         return torch.stack([mean, mean * mean + variance], -1)
 
     def store(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch P"]:
-        mean, second = phi.unbind(-1)
-        return torch.stack([mean, second - mean * mean], -1)
+        return torch.stack([phi[..., 0], variance_of(phi)], -1)
 
     def phi_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
         mean, variance = parameters.unbind(-1)
@@ -133,10 +165,12 @@ class Gaussian(ExponentialFamily):
     ) -> Float[Tensor, "*batch"]:
         mean, variance = parameters.unbind(-1)
         noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-        return (mean + noise * variance.sqrt()) * self.scale.to(mean) + self.location.to(mean)
+        drawn = (mean + noise * variance.sqrt()) * self.scale.to(mean) + self.location.to(mean)
+        return drawn.clamp(-self.largest, self.largest)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
-        return parameters[..., 0] * self.scale.to(parameters) + self.location.to(parameters)
+        mean = parameters[..., 0] * self.scale.to(parameters) + self.location.to(parameters)
+        return mean.clamp(-self.largest, self.largest)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         scale = self.scale.to(parameters)
@@ -153,8 +187,13 @@ class Gaussian(ExponentialFamily):
     ) -> Float[Tensor, "*batch3"]:
         low, parameters = as_values(low, parameters)
         high, parameters = as_values(high, parameters)
-        mean, deviation = self.mean(parameters), self.variance(parameters).sqrt()
-        a, b = (low - mean) / deviation, (high - mean) / deviation
+        mean, variance = parameters.unbind(-1)
+        deviation = variance.sqrt()
+        # In units of the data's own, for the sake of narrow bins far from 0.
+        a, b = (
+            (((bound.double() - self.location) / self.scale).to(mean) - mean) / deviation
+            for bound in (low, high)
+        )
         # On the side where Φ is small: on the other one both bounds would be rounded to 1.
         mirrored = a + b > 0
         a, b = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
@@ -186,21 +225,24 @@ class Gaussian(ExponentialFamily):
         return torch.stack([mean, mean * mean + 1.0], -1)
 
     def adapt(self, x: Float[Tensor, "N V"], observed: Bool[Tensor, "N V"]) -> Gaussian:
-        inside = observed & x.isfinite()
+        inside = observed & (x.abs() <= self.largest)
         count = inside.sum(0)
+        rows = count.clamp(min=1)
         kept = torch.where(inside, x, 0.0).double()
-        location = (kept.sum(0) / count.clamp(min=1)).clamp(-1e30, 1e30)
+        location = kept.sum(0) / rows
+        # Once more for what was rounded away: the mean of equal numbers is that number.
+        location = location + torch.where(inside, kept - location, 0.0).sum(0) / rows
         deviation = torch.where(inside, kept - location, 0.0)
-        scale = (deviation.square_().sum(0) / count.clamp(min=1)).sqrt()
-        # A column that is constant up to rounding has no scale of its own.
-        constant = scale <= 1e-12 * location.abs()
+        # Relative to the largest, as squares of small numbers would be 0.
+        largest = deviation.abs().amax(0).clamp(min=torch.finfo(torch.float64).tiny)
+        scale = largest * ((deviation / largest).square_().sum(0) / rows).sqrt()
+        # A column that is constant up to the rounding of its type has no scale of its own.
+        constant = scale <= torch.finfo(x.dtype).eps * kept.abs().amax(0)
         scale = torch.where(constant, (1e-6 * location.abs()).clamp(min=1e-3), scale)
-        # Rounded to float32, so that casting a model to float32 and back moves nothing.
-        location, scale = location.float().double(), scale.clamp(1e-30, 1e30).float().double()
         known = count > 0
         return self.with_hyperparameters(
             {
                 "location": torch.where(known, location, self.location),
-                "scale": torch.where(known, scale, self.scale),
+                "scale": torch.where(known, scale.clamp(*_SCALES), self.scale),
             }
         )

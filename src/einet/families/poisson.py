@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, is_whole, to_interval
+from einet.families.arithmetic import finite, from_interval, is_whole, representable, to_interval
 from einet.families.base import ExponentialFamily
+from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper
 from einet.families.registry import register
 
@@ -18,15 +19,17 @@ __all__ = ["Poisson"]
 
 # Rates that torch draws exactly on every device; a CUDA device counts in 32 bits.
 _LARGEST_DRAWN = 1e9
-# The largest rate, so that it is finite in float32 too, whatever outlier it was computed from.
-_LARGEST = 1e30
 
 
 @register
 class Poisson(ExponentialFamily):
     r"""Poisson :math:`p(x) = \lambda^x e^{-\lambda} / x!` over {0, 1, 2, …}.
 
-    T(x) = x, θ = log λ, A(θ) = exp θ, h(x) = 1/x!. What is stored is φ = λ.
+    T(x) = x, θ = log λ, A(θ) = exp θ, h(x) = 1/x!. What is stored is φ = λ, which is at most 2³².
+
+    The support ends at 2³²: x log λ and log x! are differences of numbers of size x log x, which
+    for larger counts would leave too few digits to tell models apart. Samples in float32 that are
+    above 2²⁴ are rounded to the whole numbers that there are in that type.
 
     Args:
         min_rate: Lower bound of λ.
@@ -40,10 +43,12 @@ class Poisson(ExponentialFamily):
 
     hyperparameters: ClassVar = ("min_rate",)
     discrete: ClassVar = True
-    support: ClassVar = "integers from 0"
+    largest: ClassVar = 2.0**32
+    support: ClassVar = "integers from 0 to 2**32"
+    limits: ClassVar = {"min_rate": {"above": 0, "below": 2.0**32}}
 
     def __init__(self, min_rate: Numbers = 1e-6) -> None:
-        self.min_rate = as_hyper("min_rate", min_rate, above=0, below=math.inf)
+        self.min_rate = as_hyper("min_rate", min_rate, **self.limits["min_rate"])
 
     @property
     def num_statistics(self) -> int:
@@ -53,7 +58,15 @@ class Poisson(ExponentialFamily):
         return finite(x.clamp(min=0)).unsqueeze(-1)
 
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        return torch.where(is_whole(x) & (x >= 0), -torch.lgamma(x.clamp(min=0) + 1), -math.inf)
+        inside = is_whole(x) & (x >= 0) & (x <= self.largest)
+        return torch.where(inside, -torch.lgamma(x.clamp(0, self.largest) + 1), -math.inf)
+
+    def log_density(
+        self, x: Float[Tensor, "*batch"], parameters: Float[Tensor, "*batch2 P"]
+    ) -> Float[Tensor, "*batch3"]:
+        rate, count = parameters[..., 0], x.clamp(1, self.largest)
+        large = deviance(count, rate) + stirling_error(count) + 0.5 * (2 * math.pi * count).log()
+        return -torch.where(x > 0, large, rate)
 
     def A(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
         return theta[..., 0].exp()
@@ -65,24 +78,28 @@ class Poisson(ExponentialFamily):
         return theta.exp()
 
     def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
-        return parameters.clamp(min=self.min_rate.to(parameters).unsqueeze(-1)).clamp(max=_LARGEST)
+        return parameters.clamp(min=self.min_rate.to(parameters).unsqueeze(-1)).clamp(
+            max=self.largest
+        )
 
     def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         low = self.min_rate.to(raw).unsqueeze(-1)
-        return to_interval(raw, low, torch.full_like(low, math.inf))
+        return to_interval(raw, low, torch.full_like(low, self.largest))
 
     def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         low = self.min_rate.to(parameters).unsqueeze(-1)
-        return from_interval(parameters, low, torch.full_like(low, math.inf))
+        return from_interval(parameters, low, torch.full_like(low, self.largest))
 
     def sample(
         self, parameters: Float[Tensor, "*batch P"], generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch"]:
-        rate = parameters[..., 0]
+        # In float64: float32 has too few whole numbers to count with.
+        rate = parameters[..., 0].double()
         drawn = rate.clamp(max=_LARGEST_DRAWN)
         count = torch.poisson(drawn, generator=generator)
         # A larger rate borrows the noise of the largest, which is Gaussian by then.
-        return (rate + (count - drawn) * (rate / drawn).sqrt()).round()
+        count = (rate + (count - drawn) * (rate / drawn).sqrt()).round()
+        return representable(count, torch.full_like(count, self.largest), parameters.dtype)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return parameters[..., 0]

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from einet.data.images.framing import Framing, ImageError
+from einet.data.images.framing import Framing
+from einet.data.images.limits import ImageError, file_bytes, read_file
 
 __all__ = ["Box", "Half", "box", "half", "over_channels", "read"]
 
@@ -97,7 +98,8 @@ def read(
     """
     path = Path(path)
     framing = Framing(channels=1) if framing is None else framing
-    grey = framing(path.read_bytes(), str(path))[..., 0]
+    content = read_file(path, file_bytes(framing.max_pixels))
+    grey = framing(content, str(path))[..., 0]
     if grey.shape != tuple(grid):
         raise ImageError(
             f"the mask {path} is {grey.shape[0]}×{grey.shape[1]} pixels (height×width), but must "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from os import PathLike
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from jaxtyping import Float, Integer, UInt8
 
 from einet._checks import missing_package
 
-__all__ = ["MISSING", "grid", "save_png"]
+__all__ = ["MISSING", "grid", "picture_size", "save_png"]
 
 #: The colour of what is missing: it stands out against photographs and grey values alike.
 MISSING = (222, 170, 120)
@@ -46,13 +47,9 @@ def grid(
             f"and there must be one at least, got {list(images.shape)}"
         )
     count, height, width, _ = images.shape
-    columns = math.ceil(math.sqrt(count)) if columns is None else columns
-    for name, value, least in (("columns", columns, 1), ("scale", scale, 1), ("margin", margin, 0)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
-    columns, step = min(columns, count), (height * scale + margin, width * scale + margin)
-    rows = -(-count // columns)
-    picture = np.full((rows * step[0] + margin, columns * step[1] + margin, 3), 255, dtype=np.uint8)
+    size = picture_size(count, (height, width), columns, scale, margin)
+    columns, step = _columns(count, columns), (height * scale + margin, width * scale + margin)
+    picture = np.full((*size, 3), 255, dtype=np.uint8)
     for number, image in enumerate(images):
         missing = np.isnan(image).any(-1, keepdims=True)
         known = np.rint(np.nan_to_num(image)).clip(0, 255)
@@ -65,6 +62,35 @@ def grid(
     return picture
 
 
+def picture_size(
+    count: int,
+    image: tuple[int, int],
+    columns: int | None = None,
+    scale: int = 1,
+    margin: int = 2,
+) -> tuple[int, int]:
+    """Height and width of what :func:`grid` makes of so many images of a height and a width.
+
+    Example:
+        >>> picture_size(6, (8, 8), columns=3)
+        (22, 32)
+    """
+    if columns is not None and columns < 1:
+        raise ValueError(f"columns must be at least 1, got {columns}")
+    for name, value, least in (("scale", scale, 1), ("margin", margin, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    columns = _columns(count, columns)
+    rows = -(-count // columns)
+    return rows * (image[0] * scale + margin) + margin, columns * (
+        image[1] * scale + margin
+    ) + margin
+
+
+def _columns(count: int, columns: int | None) -> int:
+    return min(count, math.isqrt(count - 1) + 1 if columns is None else columns)
+
+
 def save_png(
     path: str | PathLike[str], picture: UInt8[np.ndarray, "height width *channels"]
 ) -> None:
@@ -74,13 +100,16 @@ def save_png(
     except ImportError as error:
         raise missing_package("pillow", "writing PNG files", "images") from error
 
-    path = Path(path)
+    # A link stays a link: what it points to is replaced.
+    path = Path(os.path.realpath(path))
     if picture.ndim == 3 and picture.shape[2] == 1:
         picture = picture[..., 0]
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # A short name that nobody else has, in the same folder: a rename is one step only there.
+    beside = path.with_name(f".einet-{secrets.token_hex(8)}.tmp")
     try:
-        Image.fromarray(picture).save(beside, format="png")
+        with beside.open("xb") as file:
+            Image.fromarray(picture).save(file, format="png")
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

@@ -126,7 +126,7 @@ class Pixels:
         try:
             colour = as_colour(record.get("colour", "rgb"))
             return cls(tuple(record["shape"]), float(record["scale"]), colour)  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"what the file says of its images is damaged: {error}") from error
 
 

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from einet._memory import check_room
 from einet.data.images import ArrayImages, Images, array, celeba, folder, idx, svhn
-from einet.data.images.framing import Framing, ImageError
+from einet.data.images.framing import Framing
 from einet.data.images.grey import is_grey
+from einet.data.images.limits import (
+    MAX_PIXELS,
+    ImageError,
+    as_max_pixels,
+    file_bytes,
+    read_file,
+)
+from einet.data.images.sources import is_image
 from einet.imaging.pixels import Pixels
 
-__all__ = ["Kind", "detect", "in_memory", "open_images", "parse_size", "read_image"]
+__all__ = ["Kind", "detect", "in_memory", "is_data", "open_images", "parse_size", "read_image"]
 
 Kind = Literal["auto", "folder", "idx", "svhn", "celeba", "npy"]
 
 # Images decoded between two reports of progress.
 _AT_ONCE = 256
+_MOST_DIGITS = 10
+# How files of data end, besides images.
+_DATA = (".mat", ".npy", ".npz", ".zip", "list_eval_partition.txt")
 
 
 def open_images(
@@ -34,6 +46,7 @@ def open_images(
     crop: int | Sequence[int] | None = None,
     channels: int | None = None,
     limit: int | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> Images:
     """Open a set of images.
 
@@ -47,6 +60,8 @@ def open_images(
         channels: 3 for colours, 1 for grey; for image files only. By default 3, but 1 for a folder
             in which all images are grey (:func:`einet.data.images.folder.load`).
         limit: Take no more than so many images, the first ones.
+        max_pixels: The most pixels that an image may declare; see
+            :mod:`einet.data.images.limits`.
     """
     path = Path(path)
     if kind not in get_args(Kind):
@@ -60,7 +75,7 @@ def open_images(
         raise ValueError(f"{given[0]} is for image files, but {path} is read as {kind}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
-    images = _open(path, kind, split, size, crop, channels)
+    images = _open(path, kind, split, size, crop, channels, as_max_pixels(max_pixels))
     return images if limit is None else images.take(slice(0, limit))
 
 
@@ -71,21 +86,23 @@ def _open(
     size: int | Sequence[int] | None,
     crop: int | Sequence[int] | None,
     channels: int | None,
+    max_pixels: int,
 ) -> Images:
     if kind == "idx":
-        return idx.load(path, split)
+        return idx.load(path, split, max_pixels=max_pixels)
     if kind == "svhn":
-        return svhn.load(path, split)
+        return svhn.load(path, split, max_pixels=max_pixels)
     if kind == "npy":
-        return array.load(path)
+        return array.load(path, max_pixels=max_pixels)
     if kind == "celeba":
-        framed = {"size": size, "crop": crop, "channels": 3 if channels is None else channels}
+        framed: dict[str, Any] = {"size": size, "crop": crop, "max_pixels": max_pixels}
+        framed["channels"] = 3 if channels is None else channels
         try:
             return celeba.load(path, split, **framed)
         except FileNotFoundError:
             celeba.find(path)  # the faces themselves may be what is missing
             return celeba.load(path, "all", **framed)
-    return folder.load(path, size=size, crop=crop, channels=channels)
+    return folder.load(path, size=size, crop=crop, channels=channels, max_pixels=max_pixels)
 
 
 def in_memory(images: Images, progress: Callable[[int], None] | None = None) -> ArrayImages:
@@ -94,9 +111,13 @@ def in_memory(images: Images, progress: Callable[[int], None] | None = None) -> 
     Args:
         images: The images; those that are an array already are returned as they are.
         progress: Called with the number of images that are done, again and again.
+
+    Raises:
+        MemoryError: If there is no room for them, before any is decoded.
     """
     if isinstance(images, ArrayImages):
         return images
+    check_room(f"{len(images)} images of {images.name}", len(images) * images.num_variables)
     pixels = np.empty((len(images), images.num_variables), dtype=np.uint8)
     for start in range(0, len(images), _AT_ONCE):
         rows = slice(start, min(start + _AT_ONCE, len(images)))
@@ -125,8 +146,22 @@ def detect(path: str | PathLike[str]) -> str:
     return "folder"
 
 
+def is_data(name: str) -> bool:
+    """Whether a file of this name may be a part of a set of images.
+
+    Example:
+        >>> [is_data(name) for name in ("a.JPG", "train_32x32.mat", "model.einet")]
+        [True, True, False]
+    """
+    return is_image(name) or name.lower().endswith(_DATA) or "-ubyte" in name
+
+
 def read_image(
-    path: str | PathLike[str], pixels: Pixels, resize: bool = False, grey: bool = False
+    path: str | PathLike[str],
+    pixels: Pixels,
+    resize: bool = False,
+    grey: bool = False,
+    max_pixels: int = MAX_PIXELS,
 ) -> UInt8[Tensor, "1 variables"]:
     """One image as a row of bytes, checked to be of a model's size and colours.
 
@@ -136,18 +171,21 @@ def read_image(
         resize: Whether the centre of an image of another size is resized to fit.
         grey: Whether an image with colours is turned grey for a model of grey images; it is an
             error otherwise.
+        max_pixels: As in :class:`~einet.data.images.Framing`.
     """
-    path = Path(path)
+    path, max_pixels = Path(path), as_max_pixels(max_pixels)
     if not path.is_file():
         raise FileNotFoundError(f"there is no image {path}")
-    content = path.read_bytes()
-    if pixels.channels == 1 and not grey and not is_grey(content, str(path)):
+    content = read_file(path, file_bytes(max_pixels))
+    if pixels.channels == 1 and not grey and not is_grey(content, str(path), max_pixels):
         raise ImageError(
             f"{path} has colours, but the model is of grey images; give a grey one, or have it "
             "read as grey (--grey)"
         )
     size = pixels.grid if resize else None
-    image = Framing(size, channels=pixels.channels, enlarge=True)(content, str(path))
+    image = Framing(size, channels=pixels.channels, enlarge=True, max_pixels=max_pixels)(
+        content, str(path)
+    )
     if image.shape != pixels.shape:
         raise ImageError(
             f"{path} is {image.shape[0]}×{image.shape[1]} pixels (height×width), but the model is "
@@ -165,9 +203,11 @@ def parse_size(text: str, name: str = "size") -> tuple[int, int]:
         ((32, 48), (32, 32))
     """
     parts = text.lower().replace("×", "x").split("x")
-    numbers = [int(part) if part.strip().isdecimal() else 0 for part in parts]
+    # No image has a side of more digits, and of thousands of them Python makes no number.
+    whole = (part.strip().isdecimal() and len(part) < _MOST_DIGITS for part in parts)
+    numbers = [int(part) if is_whole else 0 for part, is_whole in zip(parts, whole, strict=True)]
     if len(numbers) not in (1, 2) or min(numbers) < 1:
         raise ValueError(
-            f"{name} must be HEIGHTxWIDTH or one number for both, such as 32x32, got {text!r}"
+            f"{name} must be HEIGHTxWIDTH or one number for both, such as 32x32, got {text[:80]!r}"
         )
     return numbers[0], numbers[-1]

@@ -11,6 +11,7 @@ import torch
 from einet._checks import as_int
 from einet.clusters.clustered import ClusteredEinet
 from einet.families import Binomial, Categorical, ExponentialFamily, Gaussian
+from einet.imaging.recipe_size import check_model
 from einet.kernels.dispatch import Precision
 from einet.learning.em import StochasticEM
 from einet.learning.prior import Prior
@@ -165,12 +166,24 @@ class Recipe:
             num_clusters: The number of Einets; all have the same structure.
             rows: What a Chow–Liu tree is learnt from: images as the model will see them.
             seed, precision, device: As those of :class:`~einet.ClusteredEinet`.
+
+        Raises:
+            MemoryError: If there is no room for it, before it is built.
         """
+        num_clusters = as_int("num_clusters", num_clusters, minimum=1)
+        check_model(
+            shape,
+            as_int("num_sums", self.num_sums, minimum=1),
+            num_clusters,
+            delta=None if self.is_tree else self.delta_for(shape[1]),
+            axes=self.axes,
+            family=self.family,
+        )
         return ClusteredEinet(
             self.graph(shape, rows),
             self.leaves(),
             self.num_sums,
-            as_int("num_clusters", num_clusters, minimum=1),
+            num_clusters,
             sums="linear" if self.is_tree else "einsum",
             seed=seed,
             precision=precision,

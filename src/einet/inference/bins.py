@@ -56,6 +56,11 @@ def bin_log_prob(
         >>> bin_log_prob(model, boxes, edges).exp().sum().item()
         1.0
     """
+    for name, tensor, whole in (("bins", bins, True), ("edges", edges, False)):
+        plain = isinstance(tensor, Tensor) and tensor.ndim == 1 + whole
+        if not plain or tensor.is_complex() or tensor.is_floating_point() == whole:
+            kind = "whole numbers [rows, variables]" if whole else "floating numbers [bins + 1]"
+            raise TypeError(f"{name} must be a tensor of {kind}, got {type(tensor).__name__}")
     count = edges.shape[0] - 1
     if count < 1 or not bool((edges[1:] > edges[:-1]).all()):
         raise ValueError(f"edges must be at least two ascending numbers, got {edges.tolist()}")

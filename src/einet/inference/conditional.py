@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.batch import as_batch
 from einet.inference.conditioned import Conditioned, same_values
 
 __all__ = ["log_prob"]
@@ -26,7 +25,7 @@ def log_prob(posterior: Conditioned, x: Any, observed: Any = None) -> Float[Tens
         observed: A mask of the same shape, for integer data.
     """
     model, evidence = posterior.model, posterior.evidence
-    query = as_batch(x, model.num_variables, observed, device=model.device)
+    query = model.as_batch(x, observed)
     log_evidence = posterior.exact_log_evidence
     if len(evidence) == 1 and len(query) != 1:
         evidence = evidence[torch.zeros(len(query), dtype=torch.long, device=query.x.device)]

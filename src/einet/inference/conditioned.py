@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from einet._checks import as_int
-from einet.data.batch import Batch, as_batch
+from einet._checks import as_int, check_choice
+from einet._memory import check_memory
+from einet.data.batch import Batch
 from einet.inference.distribution import Distribution
 from einet.inference.kept import Kept, room_on
 from einet.inference.sampling import Leaves
@@ -165,19 +166,20 @@ class Conditioned(ABC):
 
     def as_query(self, x: Any, observed: Any) -> Batch:
         """Query values with one row for each row of evidence."""
-        query = as_batch(x, self.model.num_variables, observed, device=self.model.device)
+        query = self.model.as_batch(x, observed)
         if len(query) != len(self):
             raise ValueError(
                 f"x must have as many rows as the evidence, {len(self)}, got {len(query)}"
             )
         return query
 
-    @staticmethod
-    def as_count(n: int, leaves: str) -> int:
+    def as_count(self, n: int, leaves: str) -> int:
         """How many to sample, checked together with what is read off the leaves."""
-        if leaves not in ("sample", "mean"):
-            raise ValueError(f"leaves must be 'sample' or 'mean', got {leaves!r}")
-        return as_int("n", n, minimum=0)
+        check_choice("leaves", leaves, ("sample", "mean"))
+        count, model = as_int("n", n, minimum=0), self.model
+        each = len(self) * model.num_variables * self.result_dtype.itemsize
+        check_memory("n, the number of samples,", count * each, model.device)
+        return count
 
 
 def same_values(query: Batch, evidence: Batch) -> Bool[Tensor, "batch variables"]:

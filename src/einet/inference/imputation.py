@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from einet._checks import check_choice
 from einet.inference.conditioned import Conditioned
 from einet.inference.distribution import Distribution
 from einet.inference.moments import mean
@@ -63,9 +64,7 @@ def impute(
         >>> filled[0, 1] == model.given([[0.5, nan, nan]]).probabilities(1).argmax()
         tensor(True)
     """
-    if method not in get_args(Imputation):
-        allowed = ", ".join(map(repr, get_args(Imputation)))
-        raise ValueError(f"method must be one of {allowed}, got {method!r}")
+    check_choice("method", method, get_args(Imputation))
     if method == "sample":
         return posterior.sample(1, seed=seed)[0]
     if seed is not None:

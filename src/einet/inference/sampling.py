@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._checks import as_seed
+
 __all__ = ["Leaves", "as_generator", "best", "draw"]
 
 #: What is read off a leaf that was chosen: a draw from its density, or its mean.
@@ -19,9 +21,13 @@ def as_generator(
     seed: int | torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
     """A generator on ``device`` from a seed; None leaves the choice to torch's global state."""
+    if isinstance(seed, torch.Generator) and seed.device.type != device.type:
+        raise ValueError(
+            f"seed must be a generator on the model's device, {device}, got one on {seed.device}"
+        )
     if seed is None or isinstance(seed, torch.Generator):
         return seed
-    return torch.Generator(device).manual_seed(seed)
+    return torch.Generator(device).manual_seed(as_seed(seed))
 
 
 def draw(

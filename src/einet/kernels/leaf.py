@@ -1,8 +1,9 @@
 """Leaf kernels by name, and what the leaves do with those in torch.
 
 Two kernels in torch serve all families: a matrix product over the stacked statistics of a leaf's
-variables, and a table look-up for categorical ones. On the fused path Gaussians and Bernoullis have
-their own as well.
+variables, and a table look-up for categorical ones. Gaussians take the product where it loses no
+digits, and differences first where it would. On the fused path Gaussians and Bernoullis have their
+own kernels.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from torch import Tensor
 from einet.families import ExponentialFamily
 from einet.kernels.leaf_kernel import Evidence, FusedLeafKernel, LeafKernel, Pieces
 from einet.kernels.memory import NodeRows
+from einet.kernels.torch.leaf_centred import CentredKernel
 from einet.kernels.torch.leaf_product import ProductKernel
 from einet.kernels.torch.leaf_table import TableKernel
 
 __all__ = [
+    "CENTRED",
     "PRODUCT",
     "TABLE",
+    "add_centred",
     "add_statistics",
+    "centred_values",
     "evidence_of",
     "fused_kernel",
     "log_values",
@@ -34,6 +39,8 @@ __all__ = [
 
 #: θ·T(x) as a matrix product: any family.
 PRODUCT = ProductKernel()
+#: −(x − μ)²/2σ²: Gaussians.
+CENTRED = CentredKernel()
 #: θ at an integer x: families whose T(x) is a one-hot vector.
 TABLE = TableKernel()
 
@@ -84,7 +91,7 @@ def _of_triton(module: str) -> Callable[[], FusedLeafKernel]:
 
 register_leaf_kernel("product", PRODUCT, _of_triton("leaf_product"))
 register_leaf_kernel("table", TABLE, _of_triton("leaf_table"))
-register_leaf_kernel("centred", PRODUCT, _of_triton("leaf_gaussian"))
+register_leaf_kernel("centred", CENTRED, _of_triton("leaf_gaussian"))
 register_leaf_kernel("binary", PRODUCT, _of_triton("leaf_binary"))
 
 
@@ -118,19 +125,43 @@ def log_values(
     columns: Int[Tensor, "n s"],
     evidence: Evidence,
     if_missing: Float[Tensor, "K pairs"] | None = None,
+    kernel: LeafKernel | None = None,
 ) -> Pieces:
     """Log densities of all leaves of a block, one piece (leaves, samples, values) at a time.
 
     The values of a piece are the caller's to change, until the next piece is asked for.
 
-    A missing cell counts as ``if_missing``: 0 by default, which integrates it out.
+    A missing cell counts as ``if_missing``: 0 by default, which integrates it out. The evidence's
+    own ``kernel`` is used unless another is named that can read it.
     """
-    K, (n, s) = A.shape[0], columns.shape
     offset = evidence.constant[columns.reshape(-1)] - A
-    for part, piece, log_value in evidence.kernel.log_values(theta, offset, columns, evidence):
+    pieces = (kernel or evidence.kernel).log_values(theta, offset, columns, evidence)
+    return _with_missing(pieces, columns, evidence, if_missing)
+
+
+def centred_values(
+    stored: Float[Tensor, "K pairs P"],
+    columns: Int[Tensor, "n s"],
+    evidence: Evidence,
+    if_missing: Float[Tensor, "K pairs"] | None = None,
+) -> Pieces | None:
+    """The same by stored parameters (μ, σ²); None where a product of θ and T(x) is as good."""
+    kernel = evidence.kernel
+    assert isinstance(kernel, CentredKernel)
+    if kernel.is_mild(stored[..., 0], stored[..., 1], columns, evidence):
+        return None
+    pieces = kernel.by_differences(stored.double(), columns, evidence)
+    return _with_missing(pieces, columns, evidence, if_missing)
+
+
+def _with_missing(
+    pieces: Pieces, columns: Tensor, evidence: Evidence, if_missing: Tensor | None
+) -> Pieces:
+    n, s = columns.shape
+    for part, piece, log_value in pieces:
         if if_missing is not None and evidence.observed is not None:
             missing = 1 - evidence.observed[:, piece][columns[part]]
-            log_value = log_value + if_missing.view(K, n, s).transpose(0, 1)[part] @ missing
+            log_value = log_value + if_missing.view(-1, n, s).transpose(0, 1)[part] @ missing
         yield part, piece, log_value
 
 
@@ -144,3 +175,20 @@ def add_statistics(
 ) -> None:
     """Add Σ p_L to ``total`` and Σ p_L T(x) to ``weighted``; a missing cell adds to neither."""
     evidence.kernel.add_statistics(flow, leaves, columns, evidence, total, weighted)
+
+
+def add_centred(
+    flow: Float[Tensor, "leaf_nodes K batch"],
+    leaves: NodeRows,
+    columns: Int[Tensor, "n s"],
+    evidence: Evidence,
+    total: Float[Tensor, "K pairs"],
+    sums: Float[Tensor, "K pairs S"],
+    origin: Float[Tensor, "K pairs"],
+    stored: Float[Tensor, "K pairs P"],
+) -> None:
+    """The same with T(x) counted from an origin, for leaves whose kernel is centred."""
+    assert isinstance(evidence.kernel, CentredKernel)
+    evidence.kernel.add_centred(
+        flow, leaves, columns, evidence, total, sums, origin, stored.double()
+    )

@@ -51,6 +51,8 @@ class Evidence:
     log_h: Float[Tensor, "V batch"] | None
     constant: Float[Tensor, " V"]
     observed: Float[Tensor, "V batch"] | None
+    #: The largest absolute value of each variable, where a kernel has asked for it.
+    reach: Float[Tensor, " V"] | None = None
 
 
 class LeafKernel(ABC):
@@ -60,6 +62,10 @@ class LeafKernel(ABC):
     tensor nor the gathered values of all leaves ever exist. Parameters are θ and A of each (leaf,
     variable) pair, in float64.
     """
+
+    #: Whether stored parameters are (μ, σ²) and statistics may be counted from an origin of each
+    #: density: see :class:`~einet.kernels.torch.leaf_centred.CentredKernel`.
+    centred: ClassVar[bool] = False
 
     @abstractmethod
     def cells(
@@ -122,13 +128,15 @@ class Pairs:
     """The (leaf, variable) pairs of one block: ``n`` leaves with ``s`` variables each.
 
     ``columns[leaf, position]`` is a variable's number within its family, by which the
-    hyper-parameters ``hyper[name][V]`` are found.
+    hyper-parameters ``hyper[name][V]`` are found. ``origin[K, pairs]`` is what statistics of
+    centred kernels are counted from, in float64; None is 0.
     """
 
     leaves: Tensor
     columns: Tensor
     stored: Tensor
     hyper: dict[str, Tensor]
+    origin: Tensor | None = None
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -206,7 +214,7 @@ class FusedLeafKernel(ABC):
     def add_statistics(
         self, pairs: Pairs, evidence: FusedEvidence, flow: Tensor, total: Tensor, weighted: Tensor
     ) -> None:
-        """Add Σ p_L and Σ p_L T(x) of a block to float64 sums."""
+        """Add Σ p_L and Σ p_L T(x) of a block to float64 sums, counted from its origin."""
 
     def can_step(self, pairs: Pairs) -> bool:
         """Whether :meth:`step` serves this block; else its M-step is done by statistics."""

@@ -96,7 +96,8 @@ class SumLayer(nn.Module, ABC):
     A new kind of sum layer is one class, with the attributes and abstract methods below, and a
     :class:`~einet.layers.Compiler` that places it; learning, sampling and maximising then work with
     it. A layer reads from ``source`` and writes to ``target``, either ``"body"`` or ``"top"`` (see
-    :class:`Values`), at ``start`` and following.
+    :class:`Values`), at ``start`` and following. ``torch.empty`` is for its parameters only: they
+    have no values, and no memory, until a file fills them.
 
     Its arithmetic is written in torch: :meth:`propagate_torch` and :meth:`backpropagate_torch`.
     That serves the fused path too, where values and flows are converted for this layer. One with

@@ -48,9 +48,10 @@ class Circuit(nn.Module):
         super().__init__()
         self.num_leaf_nodes = len(graph.leaves)
         self.num_leaves, self.num_sums, self.num_classes = num_leaves, num_sums, num_classes
-        #: Entries reserved for a node of the body.
-        self.width = max(num_leaves, num_sums)
         compiler = COMPILERS[sums](graph, num_leaves, num_sums, num_classes, steep)
+        inner = [layer.num_outputs for layer in compiler.layers if layer.target == "body"]
+        #: Entries reserved for a node of the body.
+        self.width = max([num_leaves, *inner])
         self.num_body, self.num_top = compiler.size["body"], compiler.size["top"]
         #: How exactly the fused kernels compute.
         self.precision: Precision = "highest"

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from einet._memory import chunks
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import fused as use_fused
-from einet.kernels.leaf import add_statistics, log_values
-from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out
+from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_values, log_values
+from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out, Pieces
 from einet.kernels.nodes import scale_, scaled
 from einet.layers.base import Visits
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
@@ -137,13 +137,13 @@ class LeafLayer(nn.Module):
                 raise ValueError("maximise needs evidence(..., fused=False)")
             self._propagate_fused_(evidence, v, m, natural)
             return
-        natural = [b.natural() for b in self.leaf_blocks] if natural is None else natural
         alone = len(self.family_groups) == 1
         total = None if alone else m.new_zeros(v.shape)
-        for block, (theta, A), data in zip(self.leaf_blocks, natural, evidence, strict=True):
+        for number, (block, data) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
             assert isinstance(data, Evidence)
             peaks = block.log_peaks() if maximise and data.observed is not None else None
-            for part, columns, values in log_values(theta, A, block.columns, data, peaks):
+            given = None if natural is None else natural[number]
+            for part, columns, values in _log_values(block, given, data, peaks):
                 if total is not None:
                     block.rows.add_(total[:, :, columns], part, values)
                     continue
@@ -185,7 +185,7 @@ class LeafLayer(nn.Module):
         into: list[LeafStatistics] | None = None,
     ) -> list[LeafStatistics]:
         """Σ p_L and Σ p_L T(x) of every block for posterior leaf probabilities p_L, added up."""
-        into = into or self.empty_statistics()
+        into = into or self.empty_statistics(centred=True)
         for block, data, statistic in zip(self.leaf_blocks, evidence, into, strict=True):
             _add_statistics(block, data, flow, statistic)
         return into
@@ -207,13 +207,13 @@ class LeafLayer(nn.Module):
                 pseudo = None if prior is None else prior.count
                 if triton.step(block.pairs, data, flow, step_size, pseudo, centres):
                     continue
-            statistic = block.empty_statistics()
+            statistic = block.empty_statistics(centred=True)
             _add_statistics(block, data, flow, statistic)
             block.update_(statistic, step_size, prior)
 
-    def empty_statistics(self) -> list[LeafStatistics]:
-        """Statistics of no rows, for every block."""
-        return [block.empty_statistics() for block in self.leaf_blocks]
+    def empty_statistics(self, centred: bool = False) -> list[LeafStatistics]:
+        """Statistics of no rows, for every block; see :meth:`LeafBlock.empty_statistics`."""
+        return [block.empty_statistics(centred) for block in self.leaf_blocks]
 
     @torch.no_grad()
     def values(
@@ -260,10 +260,34 @@ class LeafLayer(nn.Module):
 def _add_statistics(
     block: LeafBlock, data: AnyEvidence, flow: Tensor, statistic: LeafStatistics
 ) -> None:
-    total, weighted = statistic.total, statistic.weighted
+    total, sums, origin = statistic.total, statistic.sums, statistic.origin
+    if origin is not None and statistic.empty:
+        # Nothing was counted yet, from wherever: from here on it is from the present means.
+        origin.copy_(block.stored.detach()[..., 0])
+    statistic.empty = False
     if isinstance(data, FusedEvidence):
         from einet.kernels.triton import leaf as triton
 
-        triton.add_statistics(block.pairs, data, flow, total, weighted)
+        triton.add_statistics(block.pairs_from(origin), data, flow, total, sums)
+    elif origin is not None:
+        stored = block.stored.detach()
+        add_centred(flow, block.rows, block.columns, data, total, sums, origin, stored)
     else:
-        add_statistics(flow, block.rows, block.columns, data, total, weighted)
+        add_statistics(flow, block.rows, block.columns, data, total, sums)
+
+
+def _log_values(
+    block: LeafBlock,
+    natural: tuple[Tensor, Tensor] | None,
+    data: Evidence,
+    peaks: Tensor | None,
+) -> Pieces:
+    """Log densities of a block: by θ and A where they are given or needed, else as it is stored."""
+    kernel = None
+    if natural is None and block.is_centred:
+        exact = centred_values(block.stored.detach(), block.columns, data, peaks)
+        if exact is not None:
+            return exact
+        kernel = PRODUCT
+    theta, A = block.natural() if natural is None else natural
+    return log_values(theta, A, block.columns, data, peaks, kernel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,21 +12,14 @@ from torch import Tensor, nn
 
 from einet._memory import chunks
 from einet.families import ExponentialFamily
-from einet.kernels.leaf import evidence_of, fused_kernel
+from einet.kernels.leaf import evidence_of, fused_kernel, torch_kernel
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Pairs
 from einet.kernels.memory import NodeRows, spacing
 from einet.layers.base import copies
+from einet.layers.leaf_statistics import LeafStatistics, next_parameters
 from einet.layers.parameter import CanonicalParameter
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafPrior", "LeafStatistics", "grouped"]
-
-
-@dataclass
-class LeafStatistics:
-    """Expected statistics of one block: Σ p_L and Σ p_L T(x) for each (entry, pair), float64."""
-
-    total: Float[Tensor, "K pairs"]
-    weighted: Float[Tensor, "K pairs S"]
 
 
 class FamilyGroup(nn.Module):
@@ -45,7 +38,20 @@ class FamilyGroup(nn.Module):
         self._family = family
         for name, value in family.hyper.items():
             old = getattr(self, name, None)
-            self.register_buffer(name, value.to(old) if old is not None else value)
+            place = value.device if old is None else old.device
+            self.register_buffer(name, value.to(place, torch.float64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FamilyGroup:
+        # Hyper-parameters stay float64 when a model is cast: a location that is rounded would move
+        # all densities of its column.
+        before = self.raw_hyper
+        super()._apply(fn, recurse)
+        for name, value in before.items():
+            moved = self._buffers[name]
+            assert moved is not None
+            if moved.dtype != value.dtype:
+                self._buffers[name] = value.to(moved.device)
+        return self
 
     def repeated(self, times: int, num_variables: int) -> FamilyGroup:
         """The variables of as many copies of a model that has so many of them."""
@@ -63,6 +69,11 @@ class FamilyGroup(nn.Module):
         """The family with the hyper-parameters of all variables."""
         values = {name: getattr(self, name).double() for name in self._family.hyperparameters}
         return self._family.with_hyperparameters(values)
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether the kernel of its family is centred."""
+        return torch_kernel(self._family.kernel).centred
 
     @property
     def num_statistics(self) -> int:
@@ -213,18 +224,30 @@ class LeafBlock(nn.Module):
         family = self.family
         return family.project(family.store(phi.to(self.columns.device)))
 
-    def empty_statistics(self) -> LeafStatistics:
-        """Statistics of no rows."""
+    @property
+    def is_centred(self) -> bool:
+        """Whether densities are (μ, σ²), and their statistics best counted from μ."""
+        return self.group.is_centred
+
+    def empty_statistics(self, centred: bool = False) -> LeafStatistics:
+        """Statistics of no rows; where it is asked for, and pays, counted from the means."""
         K, pairs, _ = self.stored.shape
         size, kind = (K, pairs, self.group.num_statistics), torch.float64
         new = self.stored.new_zeros
-        return LeafStatistics(new(size[:2], dtype=kind), new(size, dtype=kind))
+        origin = None
+        if centred and self.is_centred:
+            origin = self.stored.detach()[..., 0].to(kind, copy=True)
+        return LeafStatistics(new(size[:2], dtype=kind), new(size, dtype=kind), origin)
+
+    def pairs_from(self, origin: Float[Tensor, "K pairs"] | None) -> Pairs:
+        """This block as the fused kernels know it, with what statistics are counted from."""
+        stored = self.stored.detach().contiguous()
+        return Pairs(self.leaves, self.columns, stored, self.group.raw_hyper, origin)
 
     @property
     def pairs(self) -> Pairs:
         """This block as the fused kernels know it."""
-        stored = self.stored.detach().contiguous()
-        return Pairs(self.leaves, self.columns, stored, self.group.raw_hyper)
+        return self.pairs_from(None)
 
     def update_(
         self,
@@ -235,21 +258,16 @@ class LeafBlock(nn.Module):
         """The M-step of the leaves, given Σ p_L and Σ p_L T(x)."""
         family = self.family
         pseudo = None if prior is None else prior.of(self)
-        bytes_each = 8 * statistic.weighted[0].numel()
+        bytes_each = 8 * statistic.sums[0].numel()
         size = step_size.to(statistic.total) if isinstance(step_size, Tensor) else step_size
         for some in chunks(len(self.stored), "update", bytes_each, self.stored.device):
-            old, total = self.stored[some], statistic.total[some].unsqueeze(-1)
-            weighted = statistic.weighted[some]
+            origin = None if statistic.origin is None else statistic.origin[some]
+            total, sums = statistic.total[some], statistic.sums[some]
             if pseudo is not None:
-                total, weighted = total + pseudo.total.unsqueeze(-1), weighted + pseudo.weighted
-            reached = total > 0
-            # On a GPU it is cheaper to choose everywhere than to wait for an answer.
-            everything = not total.is_cuda and bool(reached.all())
-            phi = family.phi_of(old.double())
-            new = torch.lerp(phi, weighted / total, size)
-            new = new if everything else torch.where(reached, new, phi)
-            new = family.project(family.store(new))
-            old.copy_(new if everything else torch.where(reached, new.to(old.dtype), old))
+                total, sums = total + pseudo.total, sums + pseudo.from_origin(origin)
+            old = self.stored[some]
+            part = LeafStatistics(total, sums, origin)
+            old.copy_(next_parameters(family, old.detach(), part, size))
 
     def extra_repr(self) -> str:
         n, s = self.columns.shape

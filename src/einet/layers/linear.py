@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -59,7 +60,8 @@ class LinearLayer(ProductLayer):
         self.start, self.num_nodes, self.num_outputs = start, len(children), num_outputs
         self.num_inputs = num_inputs
         self._sources = [node for of_sum in children for node in of_sum]
-        self._widths = [sum(count > place for count in counts) for place in range(counts[0])]
+        ascending = counts[::-1]
+        self._widths = [len(counts) - bisect_right(ascending, place) for place in range(counts[0])]
         self._fewest = counts[-1]
         self.register_buffer("children_index", torch.tensor(self._sources))
         self.register_buffer("counts", torch.tensor(counts))

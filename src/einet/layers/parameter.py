@@ -1,13 +1,20 @@
-"""Canonical parameters: probabilities and moments, which no gradient step may touch."""
+"""Canonical parameters: probabilities and moments, which no gradient step may touch.
+
+And parameters that have no values yet, for models that a file is about to fill.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["CanonicalParameter", "canonicalize", "release"]
+__all__ = ["CanonicalParameter", "OnPaper", "canonicalize", "original_of", "release"]
 
 _REFUSAL = (
     "canonical parameters take no gradients: they are probabilities and moments, and a gradient "
@@ -52,6 +59,28 @@ class CanonicalParameter(nn.Parameter):
         self.requires_grad_(value)
 
 
+class OnPaper(TorchFunctionMode):
+    """Within it ``torch.empty`` makes tensors on the meta device, which take no memory.
+
+    So a model can be planned, and its shapes looked at, however large it would be. In this thread
+    only.
+
+    Example:
+        >>> with OnPaper():
+        ...     large = torch.empty(10**6, 10**6)
+        >>> large.shape, large.device
+        (torch.Size([1000000, 1000000]), device(type='meta'))
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.empty:
+            kwargs = {**kwargs, "device": "meta"}
+        return func(*args, **kwargs)
+
+
 def _asked_by_an_optimiser() -> bool:
     """Whether ``Optimizer.add_param_group`` is asking; modules and torch.export ask as well."""
     frame = sys._getframe(1)
@@ -81,3 +110,12 @@ def release(module: nn.Module, name: str) -> nn.Parameter:
     plain = nn.Parameter(module._parameters[name].detach())  # type: ignore[union-attr]
     module._parameters[name] = plain
     return plain
+
+
+def original_of(name: str) -> str:
+    """What a state calls the free parameter that a parametrised one is computed from.
+
+    >>> original_of("weight")
+    'parametrizations.weight.original'
+    """
+    return f"parametrizations.{name}.original"

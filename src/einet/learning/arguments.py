@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import torch
 from torch.nn.utils import parametrize
 
+from einet._checks import as_device, check_choice, shown
 from einet.data.loader import LoaderRows, is_loader
 from einet.data.streams import Rows, RowStream, Transform
 from einet.learning.em import StochasticEM
@@ -37,6 +39,7 @@ def check_trainable(model: Any) -> None:
 
 def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
     """What a user gave as ``optimizer``, or the default."""
+    check_choice("objective", objective, get_args(Objective))
     if optimizer is None:
         if objective == "discriminative":
             return Gradient(torch.optim.Adam, lr=0.01)
@@ -53,12 +56,16 @@ def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
 def as_hide(hide: Any) -> float:
     """A share of cells to hide."""
     if isinstance(hide, bool) or not isinstance(hide, (int, float)) or not 0 <= hide < 1:
-        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {hide!r}")
+        raise ValueError(f"hide must be a probability of at least 0 and below 1, got {shown(hide)}")
     return float(hide)
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
     """One function or several as a list."""
+    if not callable(callbacks) and not isinstance(callbacks, Sequence):
+        raise TypeError(
+            f"callbacks must be functions of an einet.EpochReport, got {type(callbacks).__name__}"
+        )
     calls = [callbacks] if callable(callbacks) else list(callbacks)
     for call in calls:
         if not callable(call):
@@ -96,6 +103,7 @@ def _as_stream(
     transform: Transform | None,
     name: str,
     device: torch.device,
+    columns: tuple[str, ...] | None,
 ) -> RowStream:
     """Data for training; what is checked here need not be again for any mini-batch of them."""
     prefix = "valid_" if name == "valid" else ""
@@ -106,9 +114,8 @@ def _as_stream(
                 raise ValueError(
                     f"{prefix}{what} is given, but {name} is a loader; let its batches hold it"
                 )
-        return LoaderRows(
-            x, model.num_variables, model.num_classes, device, model.check_support, name
-        )
+        sizes = (model.num_variables, model.num_classes)
+        return LoaderRows(x, *sizes, device, model.check_support, name, columns)
     # NaN is looked for part by part, and where the model is.
     batch = model.as_batch(
         x,
@@ -120,6 +127,7 @@ def _as_stream(
         allow_empty=False,
         scan=False,
         device=None,
+        columns=columns,
     )
     return Rows(batch, device, transform, model.check_support, name)
 
@@ -141,9 +149,11 @@ def as_streams(
 
     They are checked before the model is touched.
     """
-    there = model.device if device is None else torch.empty(0, device=device).device
-    rows = _as_stream(model, train, observed, labels, weights, transform, "train", there)
+    there = model.device if device is None else as_device(device)
+    given = (train, observed, labels, weights, transform)
+    rows = _as_stream(model, *given, "train", there, model.columns)
     if valid is None:
         return rows, None
-    given = (valid, valid_observed, valid_labels, None)
-    return rows, _as_stream(model, *given, transform, "valid", there)
+    others = (valid, valid_observed, valid_labels, None, transform)
+    # Those of the training rows, which the model is going to remember.
+    return rows, _as_stream(model, *others, "valid", there, rows.columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import math
 import os
 import time
@@ -12,18 +11,21 @@ from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from einet.data.files import write_tensors
+from einet.data.files import CHECKSUM, FormatError, read_tensors, write_tensors
 from einet.data.streams import RowStream
 from einet.learning.learner import Learner
 from einet.learning.loop import Loop
+from einet.learning.plain import as_count, as_fields
 from einet.models.base import Model
 
 __all__ = ["Checkpoint", "settings_of", "structure_of"]
 
 _KEY = "einet.checkpoint"
+_VERSION = 1
+# The header begins with the key; the length comes before it.
+_BEGINNING = 4096
 # A file is written at most this often, except at the end: it holds all parameters.
 _SECONDS_BETWEEN_WRITES = 30.0
 
@@ -42,15 +44,9 @@ class Checkpoint:
         self.path = None if path is None else Path(path)
         self.settings = settings or {}
         self._written = time.perf_counter()
-        if self.path is None:
-            return
         # Better now than after an hour of training.
-        if self.path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "checkpoint must be one file", str(path))
-        if not self.path.absolute().parent.is_dir():
-            raise FileNotFoundError(
-                errno.ENOENT, "checkpoint: there is no such folder", str(self.path.parent)
-            )
+        if self.path is not None:
+            _check_place(self.path)
 
     @property
     def due(self) -> bool:
@@ -62,8 +58,8 @@ class Checkpoint:
         """Replace the file by one with this state."""
         if self.path is None:
             return
-        header = {"settings": self.settings, "state": state}
-        write_tensors(self.path, tensors, {_KEY: json.dumps(header)})
+        header = {"version": _VERSION, "settings": self.settings, "state": state}
+        write_tensors(self.path, tensors, _KEY, header)
         self._written = time.perf_counter()
 
     def saver(self, phase: int) -> list[Callable[[Loop], None]]:
@@ -75,29 +71,75 @@ class Checkpoint:
     def save(self, phase: int, loop: Loop) -> None:
         """Write the state of a training loop, which is that of its last full epoch."""
         state, tensors = loop.state()
-        self.write({"phase": phase, "loop": state}, tensors)
+        self.write({"phase": phase, **state}, tensors)
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """The state in the file, checked to be of this run; None where there is no file."""
+        """The state in the file, checked to be of this run; None where there is no file.
+
+        What the state says is yet to be checked by whoever takes it up.
+        """
         if self.path is None or not self.path.exists():
             return None
         try:
-            with safe_open(self.path, framework="pt") as file:
-                header = json.loads((file.metadata() or {}).get(_KEY, "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, ValueError) as error:
-            raise ValueError(f"checkpoint: {self.path} is damaged: {error}") from error
-        if not isinstance(header, dict):
-            raise ValueError(f"checkpoint: {self.path} is no checkpoint of a training run")
+            header, tensors = read_tensors(self.path, _KEY)
+            _check_header(header)
+        except FormatError as error:
+            raise FormatError(
+                f"checkpoint: {self.path} is no checkpoint that can be resumed: {error}"
+            ) from error
         written, now = header["settings"], self.settings
-        differing = [name for name in now if not _same(written.get(name), now[name])]
+        differing = [
+            name for name in {**now, **written} if not _same(written.get(name), now.get(name))
+        ]
         if differing:
-            changes = "; ".join(f"{n} was {written.get(n)!r} and is {now[n]!r}" for n in differing)
+            changes = "; ".join(
+                f"{n} was {written.get(n)!r:.200} and is {now.get(n)!r:.200}" for n in differing
+            )
             raise ValueError(
                 f"checkpoint: {self.path} is of another training run ({changes}). Give the same "
                 "settings and data to go on with it, or resume=False to begin anew"
             )
         return header["state"], tensors
+
+
+def _check_place(path: Path) -> None:
+    """Raise unless a checkpoint may be written to a path: over another one, but nothing else."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "checkpoint must be one file", str(path))
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "checkpoint: there is no such folder", str(path.parent)
+        )
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise FormatError(
+            f"checkpoint: {path} is no plain file, but a pipe, a socket or a device; give another"
+        )
+    with open(path, "rb") as file:
+        beginning = file.read(_BEGINNING)
+    # One that was damaged may be replaced too, if it still looks like one.
+    if beginning and _KEY.encode() not in beginning:
+        raise FormatError(
+            f"checkpoint: {path} is no checkpoint of a training run, and would be replaced by one; "
+            "give another name, or remove it first"
+        )
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    if CHECKSUM not in header:
+        raise FormatError(
+            "it has no checksum, as an earlier release of einet wrote it. Go on with that release, "
+            "or give resume=False to begin anew"
+        )
+    try:
+        as_fields(header, "its header", ["version", "settings", "state", CHECKSUM])
+        as_count(header["version"], "its version", _VERSION, _VERSION)
+        for name in ("settings", "state"):
+            if not isinstance(header[name], dict):
+                raise ValueError(f"its {name} must be an object, got {header[name]!r:.60}")
+    except ValueError as error:
+        raise FormatError(str(error)) from error
 
 
 def _same(one: Any, other: Any) -> bool:

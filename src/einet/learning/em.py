@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
+from einet._checks import as_step_size
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
@@ -123,9 +124,7 @@ class StochasticEM(_WithPrior):
 
     def __init__(self, step_size: float | Schedule = 0.5, prior: Prior | None = None) -> None:
         super().__init__(prior)
-        if not isinstance(step_size, Callable):
-            _check_step_size(step_size)
-        self.step_size = step_size
+        self.step_size = step_size if callable(step_size) else _as_float(step_size)
 
     def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
         size, counts = self.step_size_at(progress), self._pseudo_counts()
@@ -146,10 +145,8 @@ class StochasticEM(_WithPrior):
 
     def step_size_at(self, progress: float) -> float:
         size = self.step_size(progress) if callable(self.step_size) else self.step_size
-        _check_step_size(size)
-        return float(size)
+        return _as_float(size)
 
 
-def _check_step_size(value: float) -> None:
-    if not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ValueError(f"step_size must lie in (0, 1], got {value!r}")
+def _as_float(step_size: Any) -> float:
+    return float(as_step_size(step_size))

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.streams import Transform
@@ -29,7 +29,8 @@ from einet.learning.history import History
 from einet.learning.learner import Learner, Objective
 from einet.learning.loop import Callback, Loop, report_to
 from einet.learning.objective import check_objective
-from einet.learning.snapshot import restore_numbers
+from einet.learning.plain import as_count, as_fields
+from einet.learning.resumption import Resumption, take_units
 from einet.learning.steps import generator_of
 from einet.learning.trainee import ModelTrainee, under
 from einet.learning.watch import Watch
@@ -110,9 +111,14 @@ def fit(
         callbacks: A function, or several, called after each epoch with an
             :class:`~einet.EpochReport`, whose ``stop()`` ends the training.
         checkpoint: A file for the state of the training, written every half a minute and at the
-            end, also after Ctrl-C.
+            end, also after Ctrl-C. It replaces an earlier checkpoint, and no file of another kind.
         resume: Whether to go on from the state in that file, where there is one. On a CPU the
-            result is the same, bit by bit, as if nothing had happened.
+            result is the same, bit by bit, as if nothing had happened. A file that is damaged, or
+            of a run with other data, model or settings, is refused, and the model stays as it was:
+            ``epochs`` count among the settings, as schedules depend on them. Not compared are
+            ``callbacks``, ``device``, ``progress``, ``initialize`` and the model's ``precision``;
+            of ``transform`` what it makes of a few rows, of a schedule its values at many places,
+            and of an optimiser its class and the settings of its groups.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
 
     Example:
@@ -126,9 +132,12 @@ def fit(
         True
     """
     check_trainable(model)
-    epochs, seed = as_int("epochs", epochs, minimum=1), as_int("seed", seed, minimum=0)
+    epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
     if patience is not None:
         patience = as_int("patience", patience, minimum=1)
+    for name, flag in (("resume", resume), ("progress", progress), ("initialize", initialize)):
+        if flag is not None or name != "initialize":
+            check_flag(name, flag)
     size = _batch_size(batch_size, train)
     hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
     calls = as_callbacks(callbacks)
@@ -156,60 +165,68 @@ def fit(
             "objective": objective,
         }
     state = file.read() if resume else None
-    if device is not None:
-        model.to(device)
-    if state is None and (initialize or (initialize is None and not model.initialized)):
-        most = fitting("first rows", 4 * model.num_variables)
-        model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
-    if state is not None:
-        # Priors ask for the units of the leaves before the loop takes up its state.
-        restore_numbers(model, under("last.", state[1]))
-        for _, einet in model.weighted_einets():
-            einet.initialized = True
-    steps = rows.steps(size)
-    total = None if steps is None else (epochs + finish) * steps
-    with Interrupt() as interrupt, Bar(epochs + finish, total, progress) as bar:
-        watch = Watch(interrupt, bar)
-        phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
-        if last is not None:
-            phases.append(_Phase(last, finish, None, None, 0.0))
-        histories = [History()]
-        try:
-            for number, phase in enumerate(phases):
-                if state is not None and state[0]["phase"] > number:
-                    continue
-                phase.learner.start(model, rows, objective)
-                try:
-                    trainee = ModelTrainee(
-                        model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
-                        hide=phase.hide, objective=objective,
-                    )  # fmt: skip
-                    if checkpoint is not None:
-                        trainee.make_resumable()
-                    loop = Loop(
-                        trainee,
-                        phase.epochs,
-                        watch,
-                        patience=phase.patience,
-                        validated=others is not None,
-                        histories=histories,
-                        after_epoch=[report_to(calls), *file.saver(number)],
-                    )
-                    if state is not None:
-                        loop.load_state(state[0]["loop"], state[1])
-                        state = None
-                    loop.run()
-                    histories = loop.histories
-                    if checkpoint is not None:
-                        file.save(number, loop)
-                finally:
-                    phase.learner.finish(model)
-                if histories[0].stopped in ("interrupted", "callback"):
-                    break
-            return histories[0]
-        finally:
-            # A mixture's members are trained one after the other: each would keep its memory.
-            replay.forget(model)
+    with Resumption(None if state is None else file.path, model) as resumption:
+        if device is not None:
+            model.to(device)
+        model.remember(rows.columns)
+        if state is None and (initialize or (initialize is None and not model.initialized)):
+            most = fitting("first rows", 4 * model.num_variables)
+            model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
+        first = 0
+        if state is not None:
+            with resumption.reading():
+                as_fields(state[0], "the state", ["phase", "loop", "trainee"])
+                first = as_count(state[0]["phase"], "phase", 0, 0 if last is None else 1)
+                # Priors ask for the units of the leaves before the loop takes up its state.
+                take_units(model, under("last.", state[1]))
+        steps = rows.steps(size)
+        total = None if steps is None else (epochs + finish) * steps
+        with Interrupt() as interrupt, Bar(epochs + finish, total, progress) as bar:
+            watch = Watch(interrupt, bar)
+            phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
+            if last is not None:
+                phases.append(_Phase(last, finish, None, None, 0.0))
+            histories = [History()]
+            try:
+                for number, phase in list(enumerate(phases))[first:]:
+                    phase.learner.start(model, rows, objective)
+                    try:
+                        trainee = ModelTrainee(
+                            model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
+                            hide=phase.hide, objective=objective,
+                        )  # fmt: skip
+                        if checkpoint is not None:
+                            trainee.make_resumable()
+                        loop = Loop(
+                            trainee,
+                            phase.epochs,
+                            watch,
+                            patience=phase.patience,
+                            validated=others is not None,
+                            histories=histories,
+                            after_epoch=[report_to(calls), *file.saver(number)],
+                        )
+                        if state is not None:
+                            plain = {name: state[0][name] for name in ("loop", "trainee")}
+                            with resumption.reading():
+                                earlier = range(1, epochs + 1) if number else range(1)
+                                loop.load_state(plain, state[1], earlier)
+                            resumption.done()
+                            state = None
+                        loop.run()
+                        histories = loop.histories
+                        if checkpoint is not None:
+                            file.save(number, loop)
+                    finally:
+                        phase.learner.finish(model)
+                    if histories[0].stopped in ("interrupted", "callback"):
+                        break
+                # A loader tells the names of its columns with its first batch.
+                model.remember(rows.columns)
+                return histories[0]
+            finally:
+                # A mixture's members are trained one after the other: each would keep its memory.
+                replay.forget(model)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from einet.layers import LeafBlock, SumLayer
 from einet.layers.parameter import canonicalize, release
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights, weighted_mean
+from einet.learning.optimizer_state import Groups, groups_of, load_state_of, state_of
 from einet.models.base import Model
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture
@@ -104,6 +104,8 @@ def unconstrained(model: Model) -> Iterator[Model]:
 
 def attach(model: Model) -> None:
     """Put unconstrained parameters behind the canonical ones."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
     modules = list(model.modules())
     if any(parametrize.is_parametrized(module) for module in modules):
         raise RuntimeError("the model is inside einet.unconstrained already; leave it first")
@@ -153,10 +155,17 @@ class Gradient(Learner):
     objectives = ("generative", "discriminative")
 
     def __init__(self, optimizer: Callable[..., torch.optim.Optimizer], **options: Any) -> None:
+        if not callable(optimizer):
+            raise TypeError(
+                "optimizer must be a class of torch.optim, or a function from parameters to an "
+                f"optimiser, got {type(optimizer).__name__}"
+            )
         self._make = optimizer
         self._options = options
         self._optimizer: torch.optim.Optimizer | None = None
         self._objective: Objective = "generative"
+        # The optimiser's settings as it was made.
+        self._began: Groups = []
 
     def start(
         self,
@@ -168,6 +177,7 @@ class Gradient(Learner):
         attach(model)
         try:
             self._optimizer = self._make(model.parameters(), **self._options)
+            self._began = groups_of(self._optimizer)
         except BaseException:
             # A wrong option, say: the model must not stay behind with other parameters.
             detach(model)
@@ -216,28 +226,11 @@ class Gradient(Learner):
         return {"learner": type(self).__name__, "optimizer": made, "options": options}
 
     def state(self) -> LearnerState:
-        """The optimiser's state: plain values, and tensors by parameter and name."""
-        known = self._started().state_dict()
-        values: dict[str, Any] = {"groups": known["param_groups"], "state": {}}
-        tensors: dict[str, Tensor] = {}
-        for number, of_parameter in known["state"].items():
-            for name, value in of_parameter.items():
-                if isinstance(value, Tensor):
-                    tensors[f"{number}.{name}"] = value.detach().clone()
-                else:
-                    values["state"][f"{number}.{name}"] = value
-        try:
-            # What comes back from a file, so that nobody learns later that it does not.
-            return json.loads(json.dumps(values)), tensors
-        except TypeError as error:
-            raise ValueError(
-                f"checkpoint: the state of {type(self._optimizer).__name__} cannot be written: "
-                f"{error}"
-            ) from error
+        """The optimiser's state; see :mod:`einet.learning.optimizer_state`."""
+        return state_of(self._started(), self._began)
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        state: dict[int, dict[str, Any]] = {}
-        for key, value in [*values["state"].items(), *tensors.items()]:
-            number, _, name = key.partition(".")
-            state.setdefault(int(number), {})[name] = value
-        self._started().load_state_dict({"state": state, "param_groups": values["groups"]})
+        def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+            return self._make(parameters, **self._options)
+
+        load_state_of(self._started(), self._began, make, values, tensors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -13,12 +14,14 @@ from einet.data.batch import Batch
 from einet.learning.prior import Prior
 from einet.models.base import Model
 
-__all__ = ["Learner", "LearnerState", "Objective", "plain_schedule"]
+__all__ = ["Learner", "LearnerState", "Objective", "plain_schedule", "schedule_digest"]
 
 #: What is maximised: log p(x), jointly with the labels where they are known, or log p(label | x).
 Objective = Literal["generative", "discriminative"]
 #: Plain values and tensors by name.
 LearnerState = tuple[dict[str, Any], dict[str, Tensor]]
+# At so many places a schedule is looked at, to tell it from others.
+_PLACES = 1000
 
 
 class Learner(ABC):
@@ -90,6 +93,7 @@ class Learner(ABC):
         return {
             "learner": type(self).__name__,
             "step_size": plain_schedule(self.step_size_at),
+            "schedule": schedule_digest(self.step_size_at),
             "prior": None if self.prior is None else self.prior.settings(),
         }
 
@@ -103,11 +107,32 @@ class Learner(ABC):
         )
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take up what :meth:`state` told; called after :meth:`start`."""
+        """Take up what :meth:`state` told; called after :meth:`start`.
+
+        What is not such a state should get a ``ValueError``. The file has a checksum: only somebody
+        who changes it on purpose can make it tell anything else.
+        """
         if not self.stateless:
             raise ValueError(f"{type(self).__name__} does not define load_state()")
+        if values or tensors:
+            told = ", ".join([*values, *tensors][:3])
+            raise ValueError(f"{type(self).__name__} has no state, but the file tells of {told}")
 
 
 def plain_schedule(step_size_at: Any) -> list[float | None]:
     """A schedule told by some of its step sizes."""
     return [step_size_at(progress) for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
+
+
+def schedule_digest(step_size_at: Any) -> str:
+    """A few characters that tell a schedule from others, by its step sizes at many places.
+
+    To nine digits: the last ones of a cosine may differ between machines.
+
+    Example:
+        >>> schedule_digest(lambda progress: 0.5) == schedule_digest(lambda progress: 0.25 + 0.25)
+        True
+    """
+    sizes = (step_size_at(place / _PLACES) for place in range(_PLACES + 1))
+    text = ",".join("none" if size is None else f"{size:.9g}" for size in sizes)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from einet.learning.history import History
 from einet.learning.learner import LearnerState
+from einet.learning.loop_state import LoopState
+from einet.learning.plain import as_fields
 from einet.learning.trainee import Trainee
 from einet.learning.watch import Watch
 
@@ -233,28 +235,45 @@ class Loop:
         """What was kept, to go on from: plain values, and tensors by name."""
         values, tensors = self.trainee.state()
         kept = self.before + self.kept
-        plain = {
-            "done": self.kept,
-            "before": self.before,
-            "histories": [history.cut(kept).to_dict() for history in self.histories],
-            "waiting": self._waiting,
-            "best": [score if math.isfinite(score) else None for score in self._best],
-            "trainee": values,
-        }
-        return plain, tensors
+        state = LoopState(
+            self.kept,
+            self.before,
+            [history.cut(kept) for history in self.histories],
+            self._waiting,
+            self._best,
+        )
+        return {"loop": state.to_plain(), "trainee": values}, tensors
 
-    def load_state(self, plain: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take up what :meth:`state` told."""
-        self.done = self.kept = int(plain["done"])
-        self.before = int(plain["before"])
-        self.histories = [History(**fields) for fields in plain["histories"]]
-        self._waiting = [bool(waiting) for waiting in plain["waiting"]]
-        self._best = [-math.inf if score is None else score for score in plain["best"]]
+    def load_state(
+        self, plain: dict[str, Any], tensors: dict[str, Tensor], before: range = range(1)
+    ) -> None:
+        """Take up what :meth:`state` told.
+
+        Args:
+            plain, tensors: What it told.
+            before: How many epochs may have come before this loop, with another learner.
+
+        Raises:
+            ValueError: They are not the state of such a loop.
+        """
+        plain = as_fields(plain, "the state", ["loop", "trainee"])
+        trainee = self.trainee
+        state = LoopState.from_plain(
+            plain["loop"],
+            epochs=self.epochs,
+            before=before,
+            scored=[self.validated and trainee.scored(number) for number in range(trainee.count)],
+            patience=self.patience,
+            baseline=self.baseline,
+        )
+        trainee.load_state(plain["trainee"], tensors)
+        self.done = self.kept = state.done
+        self.before, self.histories = state.before, state.histories
+        self._waiting, self._best = state.waiting, state.best
         for history, waiting in zip(self.histories, self._waiting, strict=True):
             if waiting:
                 history.stopped = "finished"
-        self.trainee.load_state(plain["trainee"], tensors)
-        self.watch.skip(self.done, self.trainee.steps or 0)
+        self.watch.skip(self.done, trainee.steps or 0)
 
 
 def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) -> Any:

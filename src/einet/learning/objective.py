@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet._checks import check_choice
 from einet.data.batch import Batch
 from einet.learning.learner import Learner, Objective
 from einet.models.base import Model
@@ -53,9 +54,7 @@ def weighted_mean(
 
 def check_objective(objective: Objective, model: Model, learner: Learner, labelled: bool) -> None:
     """Raise unless a model can be learnt by a learner with this objective."""
-    if objective not in get_args(Objective):
-        allowed = " or ".join(map(repr, get_args(Objective)))
-        raise ValueError(f"objective must be {allowed}, got {objective!r}")
+    check_choice("objective", objective, get_args(Objective))
     if objective not in learner.objectives:
         raise ValueError(
             f"objective {objective!r} cannot be learnt by {type(learner).__name__}; "

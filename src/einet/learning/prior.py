@@ -7,12 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from einet.data.batch import Batch, as_batch
+from einet._checks import shown
+from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts, leaf_centres
 from einet.layers import LeafPrior
 from einet.models.base import Model
 
 __all__ = ["Prior"]
+
+# As much as the weights of all rows may add up to.
+_MOST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,14 @@ class Prior:
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+                raise ValueError(
+                    f"{name} must be a finite number of at least 0, got {shown(value)}"
+                )
+            if value > _MOST:
+                raise ValueError(
+                    f"{name} must be at most 2**53, beyond which rows would not count beside it, "
+                    f"got {shown(value)}"
+                )
 
     @property
     def flat(self) -> bool:
@@ -70,14 +81,9 @@ class Prior:
             model: The model, its leaves already set from data: φ₀ is in the units of its families.
             x, observed, weights: All the training rows; as in ``model.e_step``.
         """
-        batch = as_batch(
-            x,
-            model.num_variables,
-            observed,
-            weights=weights,
-            num_classes=model.num_classes,
-            allow_empty=False,
-        )
+        if not isinstance(model, Model):
+            raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
+        batch = model.as_batch(x, observed, weights=weights, allow_empty=False, device=None)
         if self.leaves > 0 and not isinstance(x, Batch):
             model.check_support(batch, "x")
         return self.of_rows(model, [batch])

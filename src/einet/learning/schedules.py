@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
+
+from einet._checks import as_number
 
 __all__ = ["Schedule", "cosine", "exponential", "linear"]
 
@@ -18,6 +21,7 @@ def linear(start: float, end: float) -> Schedule:
         >>> linear(0.5, 0.1)(0.5)
         0.3
     """
+    start, end = _ends(start, end)
     return lambda progress: start + (end - start) * progress
 
 
@@ -28,6 +32,7 @@ def exponential(start: float, end: float) -> Schedule:
         >>> exponential(1.0, 0.01)(0.5)
         0.1
     """
+    start, end = _ends(start, end)
     return lambda progress: start * (end / start) ** progress
 
 
@@ -38,4 +43,13 @@ def cosine(start: float, end: float) -> Schedule:
         >>> round(cosine(0.5, 0.1)(0.5), 6)
         0.3
     """
+    start, end = _ends(start, end)
     return lambda progress: end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _ends(start: Any, end: Any) -> tuple[float, float]:
+    """Both ends of a schedule, checked: a training that is halfway through must not learn of it."""
+    return (
+        as_number("start", start, above=0, at_most=1),
+        as_number("end", end, above=0, at_most=1),
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Snapshot", "numbers_by_name", "restore_numbers"]
+from einet.models.values import check_values
+
+__all__ = ["Snapshot", "check_numbers", "numbers_by_name", "restore_numbers"]
 
 
 def numbers_by_name(model: nn.Module) -> dict[str, Tensor]:
@@ -20,6 +22,30 @@ def restore_numbers(model: nn.Module, numbers: dict[str, Tensor]) -> None:
     for name, tensor in numbers_by_name(model).items():
         if name in numbers and numbers[name].shape == tensor.shape:
             tensor.copy_(numbers[name])
+
+
+def check_numbers(model: nn.Module, numbers: dict[str, Tensor], prefix: str = "") -> None:
+    """Raise unless these are all the numbers that a model has, and such as a model may have.
+
+    Args:
+        model: The model, or several side by side.
+        numbers: Tensors by name.
+        prefix: What errors put in front of the names.
+    """
+    here = numbers_by_name(model)
+    for name in [*here, *numbers]:
+        if name not in here or name not in numbers:
+            raise ValueError(f"{prefix}{name} is {'missing' if name in here else 'too much'}")
+        there, own = numbers[name], here[name]
+        if (there.shape, there.dtype) != (own.shape, own.dtype):
+            raise ValueError(
+                f"{prefix}{name} must be {own.dtype} of shape {list(own.shape)}, "
+                f"got {there.dtype} of shape {list(there.shape)}"
+            )
+    try:
+        check_values(model, numbers)
+    except ValueError as error:
+        raise ValueError(f"{prefix}{error}") from error
 
 
 class Snapshot:
@@ -49,10 +75,8 @@ class Snapshot:
         _copy(self._here, self.numbers)
 
     def load(self, numbers: dict[str, Tensor]) -> None:
-        """Take the numbers of another time as the copy."""
+        """Take the numbers of another time, which have been checked, as the copy."""
         for name, tensor in self.numbers.items():
-            if name not in numbers or numbers[name].shape != tensor.shape:
-                raise ValueError(f"checkpoint: the state of {name} is missing or of another shape")
             tensor.copy_(numbers[name])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from einet.data.batch import Batch
 from einet.data.streams import RowStream
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights
-from einet.learning.snapshot import Snapshot
+from einet.learning.plain import as_fields
+from einet.learning.snapshot import Snapshot, check_numbers
 from einet.learning.steps import (
     generator_of,
     hiding_generator,
@@ -24,7 +26,14 @@ from einet.learning.steps import (
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = ["ModelTrainee", "SnapshotTrainee", "Trainee", "mean_objective", "under"]
+__all__ = [
+    "ModelTrainee",
+    "SnapshotTrainee",
+    "Trainee",
+    "check_prefixes",
+    "mean_objective",
+    "under",
+]
 
 # Without gradients there is no reason for small batches.
 _LEAST_VALID_BATCH = 1024
@@ -64,6 +73,10 @@ class Trainee(ABC):
     def restore(self, validated: bool) -> None:
         """Go back to the best state, or without validation to the last one that was kept."""
 
+    @abstractmethod
+    def scored(self, number: int) -> bool:
+        """Whether one of the models has validation rows."""
+
     def step_size(self, epoch: int, epochs: int) -> float | None:
         """The step size at the end of an epoch, for the record."""
         return None
@@ -82,7 +95,10 @@ class Trainee(ABC):
 
     @abstractmethod
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take up what :meth:`state` told, and go on from the last state."""
+        """Take up what :meth:`state` told, and go on from the last state.
+
+        What is not such a state gets a ``ValueError``.
+        """
 
 
 class SnapshotTrainee(Trainee):
@@ -101,6 +117,9 @@ class SnapshotTrainee(Trainee):
     def soundness(self) -> Float[Tensor, " count"]:
         sums = [p.detach().sum().double() for p in self.model.parameters()]
         return torch.stack(sums).sum().view(1)
+
+    def scored(self, number: int) -> bool:
+        return self.valid is not None
 
     def keep_last(self, epoch: int) -> None:
         self.last.take(f"after epoch {epoch}")
@@ -122,9 +141,12 @@ class SnapshotTrainee(Trainee):
         return {}, tensors
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.last.load(under("last.", tensors))
-        if self.best is not None:
-            self.best.load(under("best.", tensors))
+        as_fields(values, "trainee", [])
+        kept = {"last.": self.last} | ({} if self.best is None else {"best.": self.best})
+        check_prefixes(tensors, kept)
+        for prefix, snapshot in kept.items():
+            check_numbers(self.model, under(prefix, tensors), prefix)
+            snapshot.load(under(prefix, tensors))
         self.last.restore()
 
 
@@ -216,9 +238,12 @@ class ModelTrainee(SnapshotTrainee):
         return values, tensors | {f"learner.{name}": tensor for name, tensor in of_learner.items()}
 
     def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super().load_state(values, tensors)
-        self._learner_state = values, under("learner.", tensors)
-        self.learner.load_state(*self._learner_state)
+        of_learner = under("learner.", tensors)
+        super().load_state({}, {n: t for n, t in tensors.items() if not n.startswith("learner.")})
+        if not isinstance(values, dict):
+            raise ValueError(f"trainee must be an object, got {values!r:.60}")
+        self._learner_state = values, of_learner
+        self.learner.load_state(values, of_learner)
 
 
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -228,6 +253,13 @@ def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(prefix)
     }
+
+
+def check_prefixes(tensors: dict[str, Tensor], prefixes: Collection[str]) -> None:
+    """Raise unless the names of all tensors begin with one of these prefixes."""
+    for name in tensors:
+        if not name.startswith(tuple(prefixes)):
+            raise ValueError(f"it holds {name!r:.80}, which this run does not have")
 
 
 @torch.no_grad()

@@ -8,14 +8,17 @@ from os import PathLike
 from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from einet._checks import as_step_size
 from einet.data.batch import Batch
-from einet.engine.pseudo_counts import PseudoCounts
+from einet.data.columns import as_columns
+from einet.engine.pseudo_counts import PseudoCounts, check_pseudo_counts
 from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
 from einet.layers.parameter import canonicalize
 from einet.models.record import write_model
+from einet.models.state import check_state
 from einet.structures import RegionGraph
 
 __all__ = ["Model"]
@@ -28,6 +31,35 @@ class Model(Distribution):
     num_classes: int = 1
     #: Whether the leaves have been set from data; :func:`einet.fit` does so otherwise.
     initialized: bool
+    # Of the class, for models that were pickled before there were names.
+    _columns: tuple[str, ...] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the variables; None where they have none.
+
+        A model that learns from a data frame remembers its columns. From then on data frames are
+        matched by name, whatever the order of their columns; those that lack one, or have another,
+        are refused. Arrays go by position. Names can be set by hand too.
+
+        Example:
+            >>> import einet, pandas
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.columns = ["age", "height"]
+            >>> frame = pandas.DataFrame({"height": [1.7], "age": [30.0]})
+            >>> (model.log_prob(frame) == model.log_prob([[30.0, 1.7]])).item()
+            True
+        """
+        return self._columns
+
+    @columns.setter
+    def columns(self, names: Any) -> None:
+        self._columns = None if names is None else as_columns(names, self.num_variables)
+
+    def remember(self, columns: tuple[str, ...] | None) -> None:
+        """Take the names of a data frame that the model learns from, if it has none yet."""
+        if columns is not None and self.columns is None:
+            self.columns = columns
 
     def forward(
         self, x: Any, observed: Any = None, *, labels: Any = None
@@ -77,9 +109,17 @@ class Model(Distribution):
         prior: PseudoCounts | None = None,
     ) -> Float[Tensor, ""]:
         """``m_step(e_step(x), step_size, prior)``; the mean log-likelihood before the update."""
-        statistics = self.e_step(x, observed, labels=labels, weights=weights)
+        step_size = as_step_size(step_size)
+        check_pseudo_counts(prior)
+        batch = self.as_batch(x, observed, labels=labels, weights=weights, allow_empty=False)
+        statistics = self.e_step(batch)
         self.m_step(statistics, step_size, prior)
+        self.remember(batch.columns)
         return statistics.log_likelihood / statistics.rows
+
+    @abstractmethod
+    def check_statistics(self, statistics: Any, name: str) -> None:
+        """Raise unless these are statistics that :meth:`e_step` made for a model of this form."""
 
     @abstractmethod
     def check_support(self, batch: Batch, name: str) -> None:
@@ -89,6 +129,14 @@ class Model(Distribution):
     def num_parameters(self) -> int:
         """How many numbers the model keeps as parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Torch would take a module or parameter for a part of the model, past what is checked.
+        is_part = isinstance(value, nn.Module | nn.Parameter)
+        if is_part and isinstance(getattr(type(self), name, None), property):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     # Torch puts plain parameters in the place of canonical ones here and there: in pickles, where
     # a state is assigned, and on devices that no parameter can be moved to in place.
@@ -102,12 +150,41 @@ class Model(Distribution):
         super().__setstate__(state)
         canonicalize(self)
 
-    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
-        result = super().load_state_dict(*arguments, **options)
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Take the parameters of another model of the same structure, as every torch module does.
+
+        A state that does not fit is refused before anything is changed: one of another graph, of
+        other families or shapes, and one that holds NaN, or weights that are negative or do not add
+        up to 1. The model is then as initialised as the other was, so that :func:`einet.fit` goes
+        on from there; states of releases that did not record this count as initialised.
+
+        Args:
+            state_dict: What ``state_dict()`` of the other model returned.
+            strict: Whether the names must be the same, none missing and none too many.
+            assign: Whether to keep the tensors given, in place of copying them.
+
+        Example:
+            >>> import einet, torch
+            >>> graph = einet.random_trees(4, 1, 2)
+            >>> one, two = (einet.Einet(graph, einet.Gaussian(), 3, seed=s) for s in (0, 1))
+            >>> two.load_state_dict(one.state_dict())
+            <All keys matched successfully>
+            >>> torch.equal(one.log_prob(torch.zeros(1, 4)), two.log_prob(torch.zeros(1, 4)))
+            True
+        """
+        result = super().load_state_dict(state_dict, strict, assign)
         canonicalize(self)
         return result
 
-    load_state_dict.__doc__ = nn.Module.load_state_dict.__doc__
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        # Here, and not only where a model itself is asked: it may be part of a larger module. Of a
+        # mixture this comes before any component is touched.
+        check_state(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     @abstractmethod
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
@@ -119,6 +196,13 @@ class Model(Distribution):
         Args:
             path: The file; its folder must exist.
             metadata: What else the file shall tell, for :func:`einet.load_metadata`.
+
+        Raises:
+            ValueError: The parameters are not those of a distribution, but NaN, say, or weights
+                that do not add up to 1. Nothing is written then.
         """
         graphs: dict[RegionGraph, str] = {}
-        write_model(path, self, self.describe(graphs), graphs, metadata)
+        description = self.describe(graphs)
+        if self.columns is not None:
+            description["columns"] = list(self.columns)
+        write_model(path, self, description, graphs, metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from einet._checks import as_int
+from einet._checks import as_device, as_int, as_seed, as_step_size, check_choice, check_flag
 from einet.data.batch import Batch, as_batch
 from einet.engine import replay
 from einet.engine.initialize import initialize_leaves
@@ -19,17 +19,18 @@ from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.engine.m_step import m_step
 from einet.engine.pseudo_counts import check_pseudo_counts
 from einet.engine.root import join, responsibilities
-from einet.engine.statistics import EinetStatistics
+from einet.engine.statistics import EinetStatistics, check_statistics
 from einet.engine.tracing import eagerly, is_traced
 from einet.families import ExponentialFamily, check_registered
 from einet.inference.distribution import Distribution
 from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
-from einet.layers.arguments import check_families, check_sums, steep_leaves
-from einet.layers.parameter import CanonicalParameter, canonicalize
+from einet.layers.arguments import check_dtype, check_families, check_room, check_sums, steep_leaves
+from einet.layers.parameter import CanonicalParameter, OnPaper, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype
+from einet.models.state import RECORD, is_initialized, record_of
 from einet.structures import RegionGraph
 
 if TYPE_CHECKING:
@@ -92,14 +93,57 @@ class Einet(EinetDistribution, Model):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        num_sums = as_int("num_sums", num_sums, minimum=1)
         given_leaves = num_sums if num_leaves is None else num_leaves
-        num_leaves = as_int("num_leaves", given_leaves, minimum=1)
+        seed, device = as_seed(seed), None if device is None else as_device(device)
+        self._compile(graph, family, num_sums, given_leaves, sums, num_classes, precision, dtype)
+        if dtype is not None:
+            # Cast before drawing: weights drawn in float32 would not add up to 1 in float64.
+            self.to(dtype)
+        generator = torch.Generator().manual_seed(seed)
+        self.circuit.randomize(generator)
+        initialize_leaves(self.leaf, None, generator)
+        if device is not None:
+            self.to(device)
+
+    @classmethod
+    def unfilled(
+        cls,
+        graph: RegionGraph,
+        family: ExponentialFamily | Sequence[ExponentialFamily],
+        num_sums: int,
+        num_leaves: int,
+        sums: str,
+        num_classes: int,
+    ) -> Einet:
+        """A network whose parameters have shapes, but no values or memory: for a file to fill."""
+        model = cls.__new__(cls)
+        torch.nn.Module.__init__(model)
+        with OnPaper():
+            model._compile(graph, family, num_sums, num_leaves, sums, num_classes)
+        return model
+
+    def _compile(
+        self,
+        graph: RegionGraph,
+        family: ExponentialFamily | Sequence[ExponentialFamily],
+        num_sums: int,
+        num_leaves: int,
+        sums: str,
+        num_classes: int,
+        precision: Precision = "highest",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Check what the network is to be made of, and make its layers."""
+        num_sums = as_int("num_sums", num_sums, minimum=1)
+        num_leaves = as_int("num_leaves", num_leaves, minimum=1)
         num_classes = as_int("num_classes", num_classes, minimum=1)
         check_sums(sums, num_sums, num_leaves)
         if not isinstance(graph, RegionGraph):
             raise TypeError(f"graph must be a RegionGraph, got {type(graph).__name__}")
         check_families(family, graph.num_variables)
+        check_room(graph, family, sums, num_sums, num_leaves, num_classes)
+        if dtype is not None:
+            check_dtype(dtype)
         self.graph = graph
         self.num_variables = graph.num_variables
         self.num_sums, self.num_leaves, self.num_classes = num_sums, num_leaves, num_classes
@@ -119,14 +163,6 @@ class Einet(EinetDistribution, Model):
             # A kind of layer from outside the library may have made plain ones.
             parameter.requires_grad_(False)
         canonicalize(self)
-        if dtype is not None:
-            # Cast before drawing: weights drawn in float32 would not add up to 1 in float64.
-            self.to(dtype)
-        generator = torch.Generator().manual_seed(seed)
-        self.circuit.randomize(generator)
-        initialize_leaves(self.leaf, None, generator)
-        if device is not None:
-            self.to(device)
 
     @property
     def precision(self) -> Precision:
@@ -135,9 +171,7 @@ class Einet(EinetDistribution, Model):
 
     @precision.setter
     def precision(self, value: Precision) -> None:
-        if value not in get_args(Precision):
-            allowed = ", ".join(map(repr, get_args(Precision)))
-            raise ValueError(f"precision must be one of {allowed}, got {value!r}")
+        check_choice("precision", value, get_args(Precision))
         self.circuit.precision = value
 
     # -- densities -----------------------------------------------------------------------------
@@ -192,14 +226,17 @@ class Einet(EinetDistribution, Model):
                 (k-means), which sets the sum weights too. EM often ends in a better place from
                 there, with linear sums above all.
         """
-        batch = as_batch(data, self.num_variables, observed, name="data", allow_empty=False)
+        generator = torch.Generator().manual_seed(as_seed(seed))
+        check_flag("clusters", clusters)
+        options = {"name": "data", "allow_empty": False, "device": None}
+        batch = self.as_batch(data, observed, **options)
         self.check_support(batch, "data")
-        generator = torch.Generator().manual_seed(seed)
         if clusters:
             initialize_from_clusters(self, batch, generator)
         else:
             initialize_leaves(self.leaf, batch, generator)
         self.initialized = True
+        self.remember(batch.columns)
         return self
 
     def check_support(self, batch: Batch, name: str) -> None:
@@ -237,8 +274,9 @@ class Einet(EinetDistribution, Model):
             into: Statistics to add to.
         """
         batch = self.as_batch(x, observed, labels=labels, weights=weights, scan=not self.is_fused)
-        statistics = EinetStatistics.zeros(self) if into is None else into
-        assert isinstance(statistics, EinetStatistics)
+        if into is not None:
+            self.check_statistics(into, "into")
+        statistics: Any = EinetStatistics.zeros(self) if into is None else into
         expect = replay.expect if self._is_replayed(batch) else Einet.expect_
         for rows in self.pieces(len(batch)):
             expect(self, batch[rows], statistics)
@@ -260,16 +298,18 @@ class Einet(EinetDistribution, Model):
         Weights of sums are updated within the backward pass, as soon as their statistics are known:
         the same numbers, sooner, without memory for the statistics.
         """
+        step_size = as_step_size(step_size)
+        check_pseudo_counts(prior)
         batch = self.as_batch(
             x, observed, labels=labels, weights=weights, allow_empty=False, scan=not self.is_fused
         )
-        check_pseudo_counts(prior)
         if self._is_replayed(batch):
             sums = replay.step(self, batch, step_size, prior)
         else:
             sums = self.step_(batch, step_size, prior)
         # The fused kernels write where torch does not look; posteriors want to know of it.
         torch.autograd.graph.increment_version(self.leaf.leaf_blocks[0].stored)
+        self.remember(batch.columns)
         return sums[0] / sums[1]
 
     def m_step(
@@ -278,16 +318,21 @@ class Einet(EinetDistribution, Model):
         step_size: float | Tensor = 1.0,
         prior: PseudoCounts | None = None,
     ) -> None:
-        assert isinstance(statistics, EinetStatistics)
+        step_size = as_step_size(step_size)
         check_pseudo_counts(prior)
-        m_step(self, statistics, step_size, prior)
+        self.check_statistics(statistics, "statistics")
+        m_step(self, statistics, step_size, prior)  # type: ignore[arg-type]
+
+    def check_statistics(self, statistics: Any, name: str) -> None:
+        check_statistics(statistics, self, name)
 
     # -- what else there is to know ------------------------------------------------------------
 
     def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device."""
         options = {"device": self.device, **options}
-        return as_batch(x, self.num_variables, observed, num_classes=self.num_classes, **options)
+        options = {"columns": self.columns, "num_classes": self.num_classes, **options}
+        return as_batch(x, self.num_variables, observed, **options)
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         families = []
@@ -319,6 +364,34 @@ class Einet(EinetDistribution, Model):
             "blocks": [groups.index(block.group) for block in self.leaf.leaf_blocks],
             "layers": layers,
         }
+
+    # -- states ----------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> Tensor:
+        """What ``state_dict`` holds beside parameters: whether they are initialised, and of what.
+
+        :mod:`einet.models.state` says more.
+        """
+        return record_of(self)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Taken up with all else in :meth:`load_state_dict`."""
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        *arguments: Any,
+    ) -> None:
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, *arguments
+        )
+        # States of earlier releases have no record, and are to be taken all the same.
+        missing_keys[:] = [name for name in missing_keys if name != prefix + RECORD]
+        self.initialized = is_initialized(self, state_dict, prefix)
 
     def extra_repr(self) -> str:
         classes = f", classes={self.num_classes}" if self.num_classes > 1 else ""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from einet._checks import as_seed, as_step_size, shown
 from einet.data.batch import Batch, as_batch, as_weights
+from einet.data.columns import as_columns
 from einet.engine.m_step import update_log_weights
-from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.pseudo_counts import PseudoCounts, check_pseudo_counts
 from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
 from einet.engine.tracing import eagerly, is_traced
@@ -23,7 +25,21 @@ from einet.models.base import Model
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
 
-__all__ = ["Mixture"]
+__all__ = ["Mixture", "as_models"]
+
+Kind = TypeVar("Kind", bound=Model)
+
+
+def as_models(components: Any, kind: type[Kind]) -> list[Kind]:
+    """The components of a mixture, of which there must be one at least."""
+    several = isinstance(components, Iterable) and not isinstance(components, Tensor | nn.Module)
+    models = list(components) if several else []
+    if not models or not all(isinstance(model, kind) for model in models):
+        what = "model" if kind is Model else kind.__name__
+        raise TypeError(
+            f"components must be a sequence of at least one {what}, got {shown(components)}"
+        )
+    return models
 
 
 class Mixture(MixtureDistribution, Model):
@@ -51,9 +67,7 @@ class Mixture(MixtureDistribution, Model):
 
     def __init__(self, components: Sequence[Model], weights: Any = None) -> None:
         super().__init__()
-        components = list(components)
-        if not components or not all(isinstance(component, Model) for component in components):
-            raise TypeError("components must be a sequence of at least one model")
+        components = as_models(components, Model)
         variables = {component.num_variables for component in components}
         if len(variables) > 1:
             raise ValueError(
@@ -61,6 +75,12 @@ class Mixture(MixtureDistribution, Model):
             )
         if len(set(map(id, components))) < len(components):
             raise ValueError("components must be distinct models; copy.deepcopy makes another")
+        named = {component.columns for component in components} - {None}
+        if len(named) > 1:
+            raise ValueError(
+                "components must have the same columns in the same order, got models fitted on "
+                "different ones; set model.columns = None where that is meant"
+            )
         self.components = nn.ModuleList(components)
         self.num_variables = variables.pop()
         count = len(components)
@@ -70,6 +90,19 @@ class Mixture(MixtureDistribution, Model):
         logs = (given.double() / given.double().sum()).log()
         logs = logs.to(self.models[0].dtype).to(self.models[0].device)
         self.log_weights = CanonicalParameter(logs)
+        if named:
+            self.columns = named.pop()
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the variables; None where they have none. All components have the same."""
+        return self._columns
+
+    @columns.setter
+    def columns(self, names: Any) -> None:
+        self._columns = None if names is None else as_columns(names, self.num_variables)
+        for model in self.models:
+            model.columns = self._columns
 
     @property
     def models(self) -> list[Model]:
@@ -112,8 +145,14 @@ class Mixture(MixtureDistribution, Model):
 
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Mixture:
         """Set the leaves of every component from data, each with a seed of its own."""
+        seed = as_seed(seed)
+        options = {"name": "data", "allow_empty": False, "device": None}
+        batch = self.as_batch(data, observed, **options)
+        # All of them first: none is changed where one refuses the data.
+        self.check_support(batch, "data")
         for number, model in enumerate(self.models):
-            model.initialize(data, observed, seed=seed + number)
+            model.initialize(batch, seed=(seed + number) % (1 << 63))
+        self.remember(batch.columns)
         return self
 
     def check_support(self, batch: Batch, name: str) -> None:
@@ -132,6 +171,8 @@ class Mixture(MixtureDistribution, Model):
     ) -> MixtureStatistics:
         """Expected statistics; a component counts each row by its responsibility for it."""
         batch = self.as_batch(x, observed, labels=labels, weights=weights)
+        if into is not None:
+            self.check_statistics(into, "into")
         joint = self.component_log_prob(batch)
         log_prob, share, row_weights = share_out(joint, batch.weights)
         old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
@@ -154,10 +195,25 @@ class Mixture(MixtureDistribution, Model):
         step_size: float | Tensor = 1.0,
         prior: PseudoCounts | None = None,
     ) -> None:
+        step_size = as_step_size(step_size)
+        check_pseudo_counts(prior)
+        self.check_statistics(statistics, "statistics")
         assert isinstance(statistics, MixtureStatistics)
         for model, part in zip(self.models, statistics.components, strict=True):
             model.m_step(part, step_size, prior)
         self.update_weights(statistics.counts, step_size)
+
+    def check_statistics(self, statistics: Any, name: str) -> None:
+        count = len(self.models)
+        if not isinstance(statistics, MixtureStatistics):
+            raise TypeError(
+                f"{name} must be the statistics of a mixture, as its e_step makes them, "
+                f"got {type(statistics).__name__}"
+            )
+        if len(statistics.components) != count or statistics.counts.shape != (count,):
+            raise ValueError(f"{name} must be of a model of the same form as this one")
+        for model, part in zip(self.models, statistics.components, strict=True):
+            model.check_statistics(part, name)
 
     @torch.no_grad()
     def update_weights(
@@ -174,6 +230,8 @@ class Mixture(MixtureDistribution, Model):
         """What a method was given, checked and on the model's device."""
         if options.get("labels") is not None or (isinstance(x, Batch) and x.labels is not None):
             raise ValueError(
-                "labels are for models with classes (num_classes > 1), not for mixtures"
+                f"{options.get('prefix', '')}labels are for models with classes (num_classes > 1), "
+                "not for mixtures"
             )
-        return as_batch(x, self.num_variables, observed, **{"device": self.device, **options})
+        options = {"device": self.device, "columns": self.columns, **options}
+        return as_batch(x, self.num_variables, observed, **options)

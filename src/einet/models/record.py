@@ -11,16 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from einet._version import __version__
-from einet.data.files import write_tensors
+from einet.data.files import FormatError, write_tensors
+from einet.models.state import RECORD
+from einet.models.values import check_values
 from einet.structures import RegionGraph
 
 __all__ = [
     "FORMAT",
     "KEY",
+    "MOST_LEVELS",
     "VERSION",
     "FormatError",
     "common_dtype",
     "is_typed",
+    "levels_of",
     "version_of",
     "write_model",
 ]
@@ -33,10 +37,8 @@ VERSION = 2
 #: All metadata are one JSON text under one key: the order of several keys changes from run to run,
 #: and with it the bytes of a file whose content did not change.
 KEY = "einet"
-
-
-class FormatError(ValueError):
-    """A file that is no model, is damaged, or was written by a newer release."""
+#: Mixtures of mixtures of mixtures: deeper ones could be built, but hardly be asked anything.
+MOST_LEVELS = 32
 
 
 def version_of(description: dict[str, Any]) -> int:
@@ -45,6 +47,15 @@ def version_of(description: dict[str, Any]) -> int:
     numeric = any("numeric" in family["config"] for family in description.get("families", []))
     second = description.get("sums", "einsum") != "einsum" or numeric
     return max([2 if second else 1, *map(version_of, parts)])
+
+
+def levels_of(description: dict[str, Any]) -> int:
+    """How many models are within models; 1 for an Einet."""
+    levels, models = 0, [description]
+    while models:
+        levels += 1
+        models = [part for model in models for part in model.get("components", [])]
+    return levels
 
 
 def is_typed(name: str, tensor: Tensor) -> bool:
@@ -72,6 +83,11 @@ def write_model(
         graphs: The names under which the description refers to graphs.
         metadata: What else the file shall tell.
     """
+    if levels_of(description) > MOST_LEVELS:
+        raise ValueError(
+            f"model must be of at most {MOST_LEVELS} mixtures within mixtures to be saved, got "
+            f"{levels_of(description)}"
+        )
     header = {
         "format": FORMAT,
         "version": version_of(description),
@@ -84,7 +100,8 @@ def write_model(
     for graph, name in graphs.items():
         for part, array in graph.to_arrays().items():
             tensors[f"{name}.{part}"] = torch.from_numpy(array)
-    write_tensors(path, tensors, {KEY: json.dumps(header)})
+    check_values(model)
+    write_tensors(path, tensors, KEY, header)
 
 
 def _plain(metadata: Any) -> dict[str, Any]:
@@ -94,7 +111,7 @@ def _plain(metadata: Any) -> dict[str, Any]:
         raise TypeError(f"metadata must be a dict with strings for keys, got {metadata!r}")
     try:
         return json.loads(json.dumps(dict(metadata), allow_nan=False))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"metadata must hold what JSON can say: {error}") from error
 
 
@@ -114,6 +131,9 @@ def common_dtype(model: nn.Module) -> str:
 def _canonical(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and buffers by name, as if nothing were parametrised."""
     for name in model.state_dict():
+        if name.rpartition(".")[2] == RECORD:
+            # The description says all that a record in a state says.
+            continue
         # A parametrised module computes under the old name what it keeps under this one.
         name = name.replace("parametrizations.", "").removesuffix(".original")
         owner, _, attribute = name.rpartition(".")

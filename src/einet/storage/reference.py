@@ -10,11 +10,23 @@ have one entry, ``"einet"``, a JSON object:
 ``einet``     The release that wrote the file; for people
 ``model``     The description of the model
 ``metadata``  What a user wrote beside it, an object without meaning here; may be absent
+``checksum``  ``{"tensors": …, "header": …}``: see below. Files of earlier releases lack it, and
+              then have no other field than those above
 ============  ===================================================================================
+
+**Checksum.** Both are SHA-256 digests, 64 hexadecimal digits in lower case; a reader refuses a
+file that they do not fit. ``tensors`` is of all tensors in the order of their names (by code
+points). For each, the digest takes the line ``["NAME", "TYPE", [2, 3]]`` as Python's
+``json.dumps`` writes it, in ASCII, with the type and shape of safetensors' own header, a newline,
+and then its bytes. ``header`` is of this JSON text itself, in UTF-8, with 64 zeros in the place of
+its own digits; it is the last field of the last object in the text. So a reader that leaves the
+tensors alone can still trust all else.
 
 **Description.** A mixture is ``{"kind": "Mixture", "dtype": …, "components": […]}`` with one
 description for each component, which may be a mixture again; ``"clustered": true`` beside them
-says that it was a ``ClusteredEinet``, which means no other numbers. All else is
+says that it was a ``ClusteredEinet``, which means no other numbers. Beside all that, the outermost
+description may have ``"columns"``, a list of distinct strings: the name of each variable, where the
+model learnt from a table that has names. They mean no other numbers either. All else is
 
 ===============  ================================================================================
 ``kind``         ``"Einet"``
@@ -78,7 +90,9 @@ entry for each class; so a layer with target *top* has C in place of K.
 * A node of a mixing layer is :math:`S_k = \sum_c w_{ck} N_{ck}` over its children, nodes of the
   layer's own target.
 
-Weights are used as they are, without normalising them.
+Weights are used as they are, without normalising them: up to rounding they add up to 1, and those
+of a mixture and of classes do as well. A reader refuses other ones, parameters that are not finite
+or not within the bounds of their family, and mixtures nested more than 32 deep.
 
 **Families.** The P stored parameters of each, in order (μ̃ and σ̃² belong to x̃, the data in units of
 the hyper-parameters ``location`` and ``scale``). Hyper-parameters that are not named here bound
@@ -96,13 +110,16 @@ the parameters in learning and have no part in the density.
 ``Poisson``      The rate λ
 ===============  ================================================================================
 
-All densities are with respect to x; a value outside the support has density 0.
+All densities are with respect to x; a value outside the support has density 0. Supports end where
+float64 would run out of digits or of range: at 1e30 for ``Exponential``, ``Gamma`` and ``Gaussian``
+(there at −1e30, too), at 2³² for ``Poisson``.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from hashlib import sha256
 from os import PathLike
 from typing import Any
 
@@ -162,11 +179,11 @@ FAMILIES = {
         ),
     ),
     "Exponential": (
-        lambda x, h: np.isfinite(x) & (x >= 0),
+        lambda x, h: (x >= 0) & (x <= 1e30),
         lambda x, h, mean: -np.log(mean * h["scale"]) - x / (mean * h["scale"]),
     ),
     "Gamma": (
-        lambda x, h: np.isfinite(x) & (x > 0),
+        lambda x, h: (x > 0) & (x <= 1e30),
         lambda x, h, shape, mean: (
             (shape - 1) * np.log(x)
             - shape * (x / (mean * h["scale"]) + np.log(mean * h["scale"] / shape))
@@ -174,7 +191,7 @@ FAMILIES = {
         ),
     ),
     "Gaussian": (
-        lambda x, h: np.isfinite(x),
+        lambda x, h: np.abs(x) <= 1e30,
         lambda x, h, mean, variance: (
             -0.5 * ((x - h["location"]) / h["scale"] - mean) ** 2 / variance
             - 0.5 * np.log(2 * np.pi * variance)
@@ -182,10 +199,23 @@ FAMILIES = {
         ),
     ),
     "Poisson": (
-        lambda x, h: whole(x) & (x >= 0),
+        lambda x, h: whole(x) & (x >= 0) & (x <= 2**32),
         lambda x, h, rate: x * np.log(rate) - rate - lgamma(x + 1),
     ),
 }
+
+
+def checksum_of(text: str, header: dict[str, Any], tensors: dict[str, Array]) -> dict[str, str]:
+    """The digests of the header's text, in which its own are zeros, and of the tensors."""
+    before, _, after = text.rpartition(header["checksum"]["header"])
+    plain = before + 64 * "0" + after
+    digest = sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        kind = f"{tensor.dtype.kind.upper()}{8 * tensor.itemsize}"
+        digest.update(f"{json.dumps([name, kind, list(tensor.shape)])}\n".encode())
+        digest.update(tensor.tobytes())
+    return {"tensors": digest.hexdigest(), "header": sha256(plain.encode()).hexdigest()}
 
 
 class Reference:
@@ -211,6 +241,9 @@ class Reference:
             if header.get("format") != "einet.model" or header.get("version") not in (1, 2):
                 raise ValueError(f"{path} is no file of the format einet.model in version 1 or 2")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            text = file.metadata()["einet"]
+        if "checksum" in header and header["checksum"] != checksum_of(text, header, tensors):
+            raise ValueError(f"{path} is damaged: its checksum is that of another content")
         floats = {name: t.astype(np.float64) for name, t in tensors.items() if t.dtype.kind == "f"}
         self._model, self._tensors = header["model"], tensors | floats
 

@@ -6,6 +6,7 @@ from typing import final
 
 from einet._checks import as_int
 from einet.structures import checks
+from einet.structures.arguments import as_variables
 from einet.structures.checks import StructureError, describe_region
 from einet.structures.graph import Partition, RegionGraph
 from einet.structures.scopes import scope_of
@@ -46,7 +47,7 @@ class RegionGraphBuilder:
     """
 
     def __init__(self, num_variables: int) -> None:
-        self.num_variables = as_int("num_variables", num_variables, minimum=1)
+        self.num_variables = as_variables(num_variables)
         self._scopes: list[int] = []
         self._declared_leaves: set[int] = set()
         self._partitions: list[Partition] = []

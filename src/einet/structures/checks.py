@@ -6,6 +6,7 @@ the scopes of leaves only) and is left out of messages.
 """
 
 from collections.abc import Sequence
+from reprlib import repr as shortened
 from typing import TypeAlias
 
 from einet.structures.scopes import describe_scope
@@ -76,11 +77,11 @@ def check_partition_ids(scopes: Sequence[int], partitions: _Partitions, first: i
                 f"allowed are 0 to {num_regions - 1}"
             )
         if len(children) < 2:
-            fault = f"has children {children}; a partition needs at least 2"
+            fault = f"has children {shortened(children)}; a partition needs at least 2"
         elif min(children) < 0 or max(children) >= num_regions:
-            fault = f"has children {children}; allowed are 0 to {num_regions - 1}"
+            fault = f"has children {shortened(children)}; allowed are 0 to {num_regions - 1}"
         elif len(set(children)) < len(children):
-            fault = f"has children {children}; no child may be repeated"
+            fault = f"has children {shortened(children)}; no child may be repeated"
         else:
             continue
         raise StructureError(f"partition {number} of {describe_region(region, scopes)} {fault}")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed, check_choice
 from einet.data.batch import Batch
-from einet.structures.arguments import as_rows
+from einet.structures.arguments import as_rows, check_size
 from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import RegionGraph
 from einet.structures.mutual_information import as_discrete, mutual_information
@@ -75,15 +75,14 @@ def chow_liu(
         RegionGraph(num_variables=5, regions=22, leaves=15, partitions=9, layers=3)
     """
     trees = as_int("trees", trees, minimum=1)
-    seed = as_int("seed", seed, minimum=0)
-    if information not in _ESTIMATES:
-        known = " or ".join(map(repr, _ESTIMATES))
-        raise ValueError(f"information must be {known}, got {information!r}")
+    seed = as_seed(seed)
+    check_choice("information", information, list(_ESTIMATES))
     check, estimate = _ESTIMATES[information]
     batch = check(data, observed, weights)
     num_variables = batch.x.shape[1]
     if num_variables == 1 and trees > 1:
         raise ValueError(f"trees must be 1 for a single variable, got {trees}")
+    check_size("trees", num_variables, 2 * trees * num_variables)
     scopes = [(1 << num_variables) - 1]
     partitions: list[tuple[int, tuple[int, ...]]] = []
     generator = torch.Generator().manual_seed(seed)

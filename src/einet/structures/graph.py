@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from einet._checks import as_int
 from einet.structures import checks, drawing, serialization
+from einet.structures.arguments import as_variables
 from einet.structures.scopes import variables_of
 from einet.structures.summary import summarize
 
@@ -72,7 +72,7 @@ class RegionGraph:
         scopes: Iterable[int],
         partitions: Iterable[tuple[int, Iterable[int]]],
     ) -> None:
-        num_variables = as_int("num_variables", num_variables, minimum=1)
+        num_variables = as_variables(num_variables)
         bitmasks = _as_bitmasks(scopes)
         splits = _as_partitions(partitions)
         checks.check_scopes(num_variables, bitmasks)

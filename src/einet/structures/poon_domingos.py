@@ -1,6 +1,7 @@
 """The Poon-Domingos structure for images and other grids."""
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -8,11 +9,13 @@ from numbers import Real
 from operator import index
 from typing import Any, TypeAlias
 
-from einet._checks import as_int
+from einet._checks import as_int, shown
+from einet.structures.arguments import as_variables, check_size
 from einet.structures.graph import RegionGraph
 
 __all__ = ["poon_domingos"]
 
+_LARGEST = sys.float_info.max
 _Interval: TypeAlias = tuple[int, int]  # from the first up to, not including, the second
 _Box: TypeAlias = tuple[_Interval, ...]  # one interval for each axis
 
@@ -58,6 +61,7 @@ def poon_domingos(
     steps = _checked_delta(delta)
     cut_axes = _checked_axes(axes, len(sizes))
     channels = as_int("channels", channels, minimum=1)
+    _check_size(sizes, steps, cut_axes, channels)
     cuts = [{axis: _cut_positions(sizes[axis], step) for axis in cut_axes} for step in steps]
 
     @cache
@@ -88,6 +92,28 @@ def poon_domingos(
                 break
     scopes = _scopes(boxes, sizes, channels)
     return RegionGraph(math.prod(sizes) * channels, scopes, partitions)
+
+
+def _check_size(
+    sizes: Sequence[int], steps: Sequence[float], axes: Sequence[int], channels: int
+) -> None:
+    """Raise where there would be too many boxes: their number grows fast as steps get small."""
+    num_variables = as_variables(math.prod(sizes) * channels, "shape and channels")
+    regions = partitions = 0
+    # A finer step cuts the cells that the coarser one before it has left.
+    cells = list(sizes)
+    for step in steps:
+        whole = max(1, math.ceil(step - 1e-9))
+        cuts = [-(-cells[axis] // whole) - 1 for axis in axes]
+        copies = math.prod(-(-sizes[axis] // cells[axis]) for axis in axes)
+        intervals = [math.comb(count + 2, 2) for count in cuts]
+        boxes = math.prod(intervals)
+        regions += copies * boxes
+        for count, number in zip(cuts, intervals, strict=True):
+            partitions += copies * math.comb(count + 2, 3) * boxes // number
+        for axis in axes:
+            cells[axis] = min(cells[axis], whole)
+    check_size("shape and delta", num_variables, regions, partitions)
 
 
 def _scopes(boxes: Sequence[_Box], sizes: Sequence[int], channels: int) -> list[int]:
@@ -128,8 +154,8 @@ def _cut_positions(size: int, step: float) -> list[int]:
 
 
 def _checked_shape(shape: Any) -> tuple[int, ...]:
-    if not isinstance(shape, Iterable) or isinstance(shape, str):
-        raise TypeError(f"shape must be a list of integers, got {shape!r}")
+    if not isinstance(shape, Iterable) or isinstance(shape, str) or not getattr(shape, "ndim", 1):
+        raise TypeError(f"shape must be a list of integers, got {shown(shape)}")
     sizes = tuple(as_int("each size in shape", size, minimum=1) for size in shape)
     if not sizes:
         raise ValueError("shape must have at least one axis, got none")
@@ -137,22 +163,27 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _checked_delta(delta: Any) -> list[float]:
-    steps = list(delta) if isinstance(delta, Iterable) and not isinstance(delta, str) else [delta]
+    several = isinstance(delta, Iterable) and not isinstance(delta, str)
+    steps = list(delta) if several and getattr(delta, "ndim", 1) else [delta]
     for step in steps:
         if isinstance(step, bool) or not isinstance(step, Real):
-            raise TypeError(f"delta must be a positive number or a list of them, got {delta!r}")
+            raise TypeError(
+                f"delta must be a positive number or a list of them, got {shown(delta)}"
+            )
+    if not all(0 < step <= _LARGEST for step in steps):
+        raise ValueError(f"delta must be positive and finite, got {shown(delta)}")
     steps = [float(step) for step in steps]
-    if not all(math.isfinite(step) and step > 0 for step in steps):
-        raise ValueError(f"delta must be positive and finite, got {delta!r}")
     if not steps or any(first <= second for first, second in pairwise(steps)):
-        raise ValueError(f"delta must be one or more numbers in descending order, got {delta!r}")
+        raise ValueError(
+            f"delta must be one or more numbers in descending order, got {shown(delta)}"
+        )
     return steps
 
 
 def _checked_axes(axes: Iterable[int] | None, ndim: int) -> list[int]:
     if axes is None:
         return list(range(ndim))
-    allowed = f"axes must be a list of different axes in {-ndim} to {ndim - 1}, got {axes!r}"
+    allowed = f"axes must be a list of different axes in {-ndim} to {ndim - 1}, got {shown(axes)}"
     try:
         chosen = [index(axis) for axis in axes]
     except TypeError:

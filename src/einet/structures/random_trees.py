@@ -3,7 +3,8 @@
 import random
 import warnings
 
-from einet._checks import as_int
+from einet._checks import as_int, as_seed
+from einet.structures.arguments import as_variables, check_size
 from einet.structures.graph import RegionGraph
 from einet.structures.scopes import scope_of
 
@@ -37,10 +38,10 @@ def random_trees(num_variables: int, depth: int, replicas: int, seed: int = 0) -
         >>> {len(graph.variables(leaf)) for leaf in graph.leaves}
         {32}
     """
-    num_variables = as_int("num_variables", num_variables, minimum=1)
+    num_variables = as_variables(num_variables)
     depth = as_int("depth", depth, minimum=0)
     replicas = as_int("replicas", replicas, minimum=1)
-    generator = random.Random(as_int("seed", seed, minimum=0))
+    generator = random.Random(as_seed(seed))
     root_is_leaf = depth == 0 or num_variables == 1
     if root_is_leaf and replicas > 1:
         raise ValueError(
@@ -56,6 +57,9 @@ def random_trees(num_variables: int, depth: int, replicas: int, seed: int = 0) -
             stacklevel=2,
         )
         depth = deepest
+    # A tree has fewer regions where it runs out of variables.
+    in_tree = min(2 ** (depth + 1), 2 * num_variables) - 2
+    check_size("num_variables, depth and replicas", num_variables, 1 + replicas * in_tree)
     scopes = [(1 << num_variables) - 1]
     partitions: list[tuple[int, tuple[int, int]]] = []
     for _ in range(0 if root_is_leaf else replicas):

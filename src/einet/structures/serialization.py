@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -108,6 +109,12 @@ def from_arrays(arrays: Mapping[str, Any]) -> _Parts:
             f"num_regions must be the number of regions in leaf_regions and partition_regions, "
             f"{len(leaf_regions) + len(set(regions))}, got {num_regions}"
         )
+    most = len(vectors["leaf_variables"])
+    if num_variables > most:
+        raise StructureError(
+            f"num_variables must be at most {most}, as many variables as the leaves have among "
+            f"them, got {num_variables}; the root must be over all variables"
+        )
     scopes = [0] * num_regions
     for region, variables in zip(leaf_regions, leaf_scopes, strict=True):
         if variables and not 0 <= min(variables) <= max(variables) < num_variables:
@@ -125,7 +132,7 @@ def from_arrays(arrays: Mapping[str, Any]) -> _Parts:
 
 def _integers(arrays: Mapping[str, Any], name: str, ndim: int) -> np.ndarray:
     if name not in arrays:
-        raise StructureError(f"a region graph needs {name!r}, got only {sorted(arrays)}")
+        raise StructureError(f"a region graph needs {name!r}, got only {shortened(sorted(arrays))}")
     kind = "a list of integers" if ndim else "an integer"
     try:
         array = np.asarray(arrays[name])

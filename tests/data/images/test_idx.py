@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from einet.data.images import idx
+from einet.data.images import ImageError, idx
 
 
 def encoded(array: np.ndarray, kind: int = 8) -> bytes:
@@ -112,7 +112,7 @@ def test_damaged_files_are_named(tmp_path: Path, compress: bool):
 
     def fails(content: bytes, match: str) -> None:
         path.write_bytes(gzip.compress(content) if compress else content)
-        with pytest.raises(ValueError, match=match) as caught:
+        with pytest.raises((ValueError, ImageError), match=match) as caught:
             idx.read(path)
         assert str(path) in str(caught.value)
 
@@ -123,7 +123,7 @@ def test_damaged_files_are_named(tmp_path: Path, compress: bool):
     fails(b"\x89PNG....", "is no idx file: it begins with .*PNG")
     fails(encoded(images("train"), kind=0x0D), "idx type 0x0d; only unsigned bytes")
     huge = struct.pack(">HBB3I", 0, 8, 3, 2**31, 2**31, 2**31) + b"few"
-    fails(huge, "but it has 3")
+    fails(huge, r"declares \d+ bytes, packed into" if compress else "but it has 3")
 
 
 def test_a_broken_gzip_file_is_named(root: Path):
@@ -131,7 +131,7 @@ def test_a_broken_gzip_file_is_named(root: Path):
     content = path.read_bytes()
     for damaged in (content[:-12], content[:30] + bytes(20) + content[50:]):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="train-images-idx3-ubyte.gz is no intact gzip file"):
+        with pytest.raises(ValueError, match=r"ubyte.gz (is no intact gzip file|must hold)"):
             idx.load(root, "train")
 
 

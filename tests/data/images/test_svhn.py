@@ -1,6 +1,5 @@
 """SVHN's files, written small."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -126,16 +125,6 @@ def test_wrong_arrays_are_named(tmp_path: Path):
     savemat(path, {"X": pixels("train"), "y": y})
     with pytest.raises(ValueError, match="32×32×3×N, got 12×32×32×3"):
         svhn.paper_split(tmp_path, extra=False, num_train=3)
-
-
-def test_without_scipy_the_error_says_what_to_install(root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "scipy.io", None)
-    with pytest.raises(
-        ImportError, match=r"needs the package scipy.*pip install 'einet\[images\]'"
-    ):
-        svhn.load(root, "train")
-    with pytest.raises(ImportError, match=r"einet\[images\]"):
-        svhn.paper_split(root, extra=False)
 
 
 def test_files_of_the_public_format(data_dir: Path):

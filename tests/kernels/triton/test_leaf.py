@@ -91,10 +91,33 @@ class TestGaussian:
         both.step(flow, 0.5)
 
     @on_devices
-    def test_a_finite_value_is_never_impossible(self, device: str) -> None:
+    def test_what_lies_beyond_the_support_is_impossible(self, device: str) -> None:
+        x = torch.zeros(4, 3, dtype=torch.float64)
+        x[0, 0], x[1, 1], x[2, 2] = 1.1e30, -1e300, INF
+        for K in (3, 20):
+            Both(graph_of(2, 1), einet.Gaussian(), K, device).all(x)
+
+    @on_devices
+    def test_rows_far_from_where_the_densities_are(self, device: str) -> None:
+        """A step from far away ends at the rows, with a variance that is not too small."""
+        noise = torch.randn(200, 1, generator=torch.manual_seed(0), dtype=torch.float64)
+        x = 1e7 + noise.round(decimals=1)
+        builder = einet.RegionGraphBuilder(1)
+        builder.leaf([0])
+        model = einet.Einet(builder.build(), einet.Gaussian(), 1, device=device)
+        with dispatch.backend("triton"):
+            seen = [model.em_step(x.to(device)).item() for _ in range(6)]
+        assert all(after >= before - 1e-4 for before, after in itertools.pairwise(seen))
+        stored = model.leaf.leaf_blocks[0].stored.detach().double().flatten().tolist()
+        assert stored[0] == pytest.approx(x.mean().item(), abs=0.6)
+        away = x.float().double() - stored[0]
+        assert stored[1] == pytest.approx(away.square().mean().item(), rel=1e-3)
+
+    @on_devices
+    def test_a_value_of_the_support_is_never_impossible(self, device: str) -> None:
         both = Both(graph_of(2, 1), einet.Gaussian(), 3, device, normal_rows(30, 3, missing=0.0))
         x = torch.zeros(4, 3, dtype=torch.float64)
-        x[0, 0], x[1, 1], x[2] = 1e300, -1e25, 1e300
+        x[0, 0], x[1, 1], x[2] = 1e30, -1e25, -1e30
         leaf = both.fused.leaf
         v = torch.full((leaf.num_nodes, 3, 4), NAN, device=device)
         m = torch.full((leaf.num_nodes, 4), NAN, device=device, dtype=torch.float64)

@@ -24,7 +24,8 @@ from einet.data.images import array, celeba, folder, idx, svhn
 from einet.data.images.array import ArrayImages
 from einet.data.images.base import Images
 from einet.data.images.files import ImageFiles
-from einet.data.images.framing import Framing, ImageError
+from einet.data.images.framing import Framing
+from einet.data.images.limits import ImageError
 
 __all__ = [
     "ArrayImages",

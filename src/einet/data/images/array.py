@@ -12,8 +12,11 @@ from jaxtyping import Int, UInt8
 
 from einet._memory import chunks
 from einet.data.images.base import Images, RowIndex, as_rows
+from einet.data.images.limits import MAX_PIXELS, as_max_pixels, check_pixels, open_file
 
 __all__ = ["ArrayImages", "load", "save"]
+
+_MAGIC, _ZIP_MAGIC = b"\x93NUMPY", b"PK"
 
 
 class ArrayImages(Images):
@@ -91,6 +94,7 @@ def load(
     labels: Any = None,
     name: str | None = None,
     split: str | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> ArrayImages:
     """Open a ``.npy`` file of bytes, ``[images, height, width(, channels)]``.
 
@@ -100,17 +104,27 @@ def load(
     Args:
         path: The file, as :func:`save` or ``numpy.save`` wrote it.
         labels, name, split: As in :class:`Images`; the name is that of the file by default.
+        max_pixels: The most pixels that an image may have.
     """
-    path = Path(path)
+    path, max_pixels = Path(path), as_max_pixels(max_pixels)
     if not path.is_file():
         raise FileNotFoundError(f"path must be a .npy file, but {path} is no file")
+    with open_file(path) as file:
+        start = file.read(len(_MAGIC))
+    if start.startswith(_ZIP_MAGIC):
+        raise ValueError(f"{path} holds several arrays (.npz); only .npy files are read")
+    if start != _MAGIC:
+        raise ValueError(f"{path} is no intact .npy file: it begins with {start!r}")
     try:
         # Private to this process: "r" would be read-only, of which torch could only have a copy.
         pixels = np.load(path, mmap_mode="c")
-    except (ValueError, EOFError, OSError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:
+        # numpy evaluates the header, and raises what that stumbles over.
         raise ValueError(f"{path} is no intact .npy file: {error}") from error
-    if not isinstance(pixels, np.ndarray):
-        raise ValueError(f"{path} holds several arrays (.npz); only .npy files are read")
+    if pixels.ndim in (3, 4):
+        check_pixels(f"each image in {path}", pixels.shape[1], pixels.shape[2], max_pixels)
     try:
         return ArrayImages(pixels, labels=labels, name=name or path.stem, split=split)
     except (TypeError, ValueError) as error:

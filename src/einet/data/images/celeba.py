@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 from einet.data.images.files import ImageFiles
 from einet.data.images.framing import Framing
+from einet.data.images.limits import MAX_PIXELS, read_file
 from einet.data.images.sources import open_source
 
 __all__ = ["Split", "find", "load", "read_partition"]
@@ -26,6 +27,8 @@ Split = Literal["train", "valid", "test", "all"]
 
 _IMAGES = "img_align_celeba"
 _PARTITION = "list_eval_partition.txt"
+# That of all 202,599 images has 2.6 MB.
+_PARTITION_BYTES = 1 << 26
 
 
 def load(
@@ -38,6 +41,7 @@ def load(
     enlarge: bool = False,
     workers: int | None = None,
     keep: bool = False,
+    max_pixels: int = MAX_PIXELS,
 ) -> ImageFiles:
     """The faces, sorted by their numbers, decoded when they are asked for.
 
@@ -47,13 +51,13 @@ def load(
         split: ``"train"``, ``"valid"`` or ``"test"`` by ``list_eval_partition.txt``, which lies
             beside the images or in a folder ``Eval``; or ``"all"``, which needs no such file.
             Images that are listed there but absent are left out.
-        size, crop, channels, enlarge: What is made of each image of 218×178 pixels; see
+        size, crop, channels, enlarge, max_pixels: What is made of each image of 218×178 pixels; see
             :class:`~einet.data.images.Framing`. By default nothing.
         workers, keep: See :class:`~einet.data.images.ImageFiles`.
     """
     if split not in get_args(Split):
         raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
-    framing = Framing(size, crop, channels, enlarge)
+    framing = Framing(size, crop, channels, enlarge, max_pixels)
     images = find(root)
     source = open_source(images)
     if split != "all":
@@ -104,14 +108,18 @@ def read_partition(path: str | PathLike[str]) -> dict[str, str]:
     """The split of each image, by the image's name."""
     splits = dict(zip("012", get_args(Split), strict=False))
     partition: dict[str, str] = {}
-    for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
+    try:
+        lines = read_file(path, _PARTITION_BYTES).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text: {error}") from error
+    for number, line in enumerate(lines, start=1):
         cells = line.split()
         if not cells:
             continue
         if len(cells) != 2 or cells[1] not in splits:
             raise ValueError(
-                f"{path}, line {number} is {line!r}; every line must hold the name of an image "
-                "and 0 (train), 1 (valid) or 2 (test)"
+                f"{path}, line {number} is {line[:80]!r}; every line must hold the name of an "
+                "image and 0 (train), 1 (valid) or 2 (test)"
             )
         partition[cells[0]] = splits[cells[1]]
     return partition

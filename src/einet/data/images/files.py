@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from einet._memory import check_room
 from einet.data.images.base import Images, RowIndex, as_rows
-from einet.data.images.framing import Framing, ImageError
+from einet.data.images.framing import Framing
+from einet.data.images.limits import ImageError, file_bytes
 from einet.data.images.sources import FileSource
 
 __all__ = ["ImageFiles"]
@@ -58,7 +60,7 @@ class ImageFiles(Images):
         self._source, self._framing, self._workers = source, framing, workers
         self._keep = keep
         self._kept: UInt8[np.ndarray, "rows variables"] | None = None
-        height, width, channels = framing(source.read(0), source.describe(0)).shape
+        height, width, channels = self._framed(0).shape
         self._first = source.describe(0)
         super().__init__(
             (height, width, channels), len(source), labels=labels, name=name, split=split
@@ -91,6 +93,7 @@ class ImageFiles(Images):
         return part
 
     def _decoded(self, numbers: Sequence[int]) -> UInt8[np.ndarray, "chosen variables"]:
+        check_room(f"{len(numbers)} images of {self.name}", len(numbers) * self.num_variables)
         out = np.empty((len(numbers), *self.image_shape), dtype=np.uint8)
 
         def decode(start: int) -> None:
@@ -108,13 +111,16 @@ class ImageFiles(Images):
         return out.reshape(len(numbers), self.num_variables)
 
     def _pixels(self, number: int) -> UInt8[np.ndarray, "height width channels"]:
-        name = self._source.describe(number)
-        pixels = self._framing(self._source.read(number), name)
+        pixels = self._framed(number)
         if pixels.shape != self.image_shape:
-            height, width, _ = pixels.shape
+            name, (height, width, _) = self._source.describe(number), pixels.shape
             raise ImageError(
                 f"{name} is {height}×{width} pixels (height×width), but {self._first} is "
                 f"{self.image_shape[0]}×{self.image_shape[1]}; give size or crop, so that all "
                 "images get the same size"
             )
         return pixels
+
+    def _framed(self, number: int) -> UInt8[np.ndarray, "height width channels"]:
+        content = self._source.read(number, file_bytes(self._framing.max_pixels))
+        return self._framing(content, self._source.describe(number))

@@ -21,6 +21,7 @@ from pathlib import Path
 from einet.data.images.files import ImageFiles
 from einet.data.images.framing import Framing
 from einet.data.images.grey import all_grey
+from einet.data.images.limits import MAX_PIXELS, as_max_pixels
 from einet.data.images.sources import open_source
 
 __all__ = ["load"]
@@ -35,12 +36,13 @@ def load(
     enlarge: bool = False,
     workers: int | None = None,
     keep: bool = False,
+    max_pixels: int = MAX_PIXELS,
 ) -> ImageFiles:
     """All images below a folder, sorted by their paths, decoded when they are asked for.
 
     Args:
         root: The folder, or a zip archive of one.
-        size, crop, enlarge: What is made of each image; see
+        size, crop, enlarge, max_pixels: What is made of each image; see
             :class:`~einet.data.images.Framing`. With neither ``size`` nor ``crop`` all images must
             have one size.
         channels: 3 for RGB, 1 for grey. By default 1 if all images are grey, that is without
@@ -49,7 +51,7 @@ def load(
     """
     source = open_source(root)
     if channels is None:
-        channels = 1 if all_grey(source) else 3
-    framing = Framing(size, crop, channels, enlarge)
+        channels = 1 if all_grey(source, as_max_pixels(max_pixels)) else 3
+    framing = Framing(size, crop, channels, enlarge, max_pixels)
     name = Path(root).resolve().stem or "images"
     return ImageFiles(source, framing, workers=workers, keep=keep, name=name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
 from collections.abc import Sequence
@@ -11,19 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import UInt8
 
-from einet._checks import missing_package
+from einet.data.images.header import decode, opened
+from einet.data.images.limits import MAX_PIXELS, Gate, ImageError, as_max_pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 __all__ = ["Framing", "ImageError"]
 
-# What Pillow raises for damaged files, apart from its own errors, all of which are OSErrors.
-_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error)
-
-
-class ImageError(OSError):
-    """A file that is no intact image, or an image that does not have the size it should have."""
+# What Pillow raises where it cannot make of an image what is wanted.
+_UNFIT = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error)
+# Threads decode images at the same time, with several copies of each: of so many pixels in all.
+_gate = Gate(MAX_PIXELS)
 
 
 class Framing:
@@ -38,6 +36,8 @@ class Framing:
         crop: Height and width of the centre to cut out first, in pixels of the file. None: all.
         channels: 3 for RGB, 1 for grey.
         enlarge: Whether images smaller than ``size`` are enlarged; otherwise they are an error.
+        max_pixels: The most pixels that a file may declare. It is what its header says that is
+            compared with it, before anything is decoded.
 
     Example:
         >>> Framing(size=64, crop=(120, 100))
@@ -50,33 +50,34 @@ class Framing:
         crop: int | Sequence[int] | None = None,
         channels: int = 3,
         enlarge: bool = False,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         self.size, self.crop = _as_pair("size", size), _as_pair("crop", crop)
         if channels not in (1, 3):
             raise ValueError(f"channels must be 3 (RGB) or 1 (grey), got {channels!r}")
         self.channels, self.enlarge = int(channels), enlarge
+        self.max_pixels = as_max_pixels(max_pixels)
 
     def __call__(self, content: bytes, name: str) -> UInt8[np.ndarray, "height width channels"]:
         """Decode a file; ``name`` is what error messages call it."""
-        try:
-            from PIL import Image, ImageOps
-        except ImportError as error:
-            raise missing_package("pillow", "decoding images", "images") from error
-        try:
-            with Image.open(io.BytesIO(content)) as image:
-                image.load()
-                ImageOps.exif_transpose(image, in_place=True)
-                picture = self._framed(image, name)
-        except ImageError:
-            raise
-        except (*_DAMAGED, Image.DecompressionBombError) as error:
-            raise ImageError(f"{name} is no intact image: {error}") from error
-        pixels = np.asarray(picture)
+        with (
+            opened(content, name, self.max_pixels) as image,
+            _gate.passing(image.width * image.height),
+        ):
+            decode(image, name)
+            try:
+                pixels = np.asarray(self._framed(image, name))
+            except ImageError:
+                raise
+            except _UNFIT as error:
+                raise ImageError(f"{name} is no intact image: {error}") from error
         return pixels.reshape(*pixels.shape[:2], self.channels)
 
     def _framed(self, image: Picture, name: str) -> Picture:
         from PIL import Image
 
+        # Pillow has 32 bits for the 16 of these formats.
+        is_wide = image.mode == "I" and image.format in ("PNG", "PPM")
         if self.crop is not None:
             height, width = self.crop
             if image.height < height or image.width < width:
@@ -85,7 +86,7 @@ class Framing:
                     f"crop={self.crop}; allowed are crops that every image contains"
                 )
             image = _centre(image, height, width)
-        image = _recoloured(image, self.channels, name)
+        image = _recoloured(image, self.channels, name, is_wide)
         if self.size is None:
             return image
         height, width = self.size
@@ -110,7 +111,9 @@ class Framing:
 
     def __repr__(self) -> str:
         enlarge = ", enlarge=True" if self.enlarge else ""
-        return f"Framing(size={self.size}, crop={self.crop}, channels={self.channels}{enlarge})"
+        most = "" if self.max_pixels == MAX_PIXELS else f", max_pixels={self.max_pixels}"
+        shown = f"size={self.size}, crop={self.crop}, channels={self.channels}{enlarge}{most}"
+        return f"Framing({shown})"
 
 
 def _as_pair(name: str, value: Any) -> tuple[int, int] | None:
@@ -135,10 +138,10 @@ def _centre(image: Picture, height: int, width: int) -> Picture:
     return image.crop((left, top, left + width, top + height))
 
 
-def _recoloured(image: Picture, channels: int, name: str) -> Picture:
+def _recoloured(image: Picture, channels: int, name: str, is_wide: bool = False) -> Picture:
     from PIL import Image
 
-    if image.mode.startswith("I;16"):
+    if is_wide or image.mode.startswith("I;16"):
         # Pillow itself would cut off at 255.
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import struct
 import zlib
 from functools import partial
-from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,6 +23,15 @@ import numpy as np
 from jaxtyping import UInt8
 
 from einet.data.images.array import ArrayImages
+from einet.data.images.limits import (
+    MAX_PIXELS,
+    Readable,
+    as_max_pixels,
+    check_pixels,
+    check_unpacked,
+    open_file,
+    read_some,
+)
 
 __all__ = ["Split", "find", "load", "read"]
 
@@ -31,10 +40,12 @@ Split = Literal["train", "test"]
 _PREFIX = {"train": "train", "test": "t10k"}
 _KIND = {"images": "idx3", "labels": "idx1"}
 _UNSIGNED_BYTE = 8
-_CHUNK_BYTES = 2**20
+_GZIP = b"\x1f\x8b"
+# numpy knows no arrays with more axes in all its versions.
+_MOST_AXES = 32
 
 
-def load(root: str | PathLike[str], split: str) -> ArrayImages:
+def load(root: str | PathLike[str], split: str, *, max_pixels: int = MAX_PIXELS) -> ArrayImages:
     """The images of a split; their labels are read when they are asked for, and may be absent.
 
     Args:
@@ -43,13 +54,16 @@ def load(root: str | PathLike[str], split: str) -> ArrayImages:
             ``.gz`` at the end. Without a file of labels everything works but ``images.labels``,
             which then raises ``FileNotFoundError``.
         split: ``"train"`` or ``"test"``.
+        max_pixels: The most pixels that an image may have, and four times as many bytes may be in a
+            compressed file; more if it is not small itself (:mod:`~einet.data.images.limits`).
     """
     image_file = find(root, split, "images")
-    pixels = read(image_file)
+    pixels = read(image_file, max_pixels=max_pixels)
     if pixels.ndim != 3:
         raise ValueError(
             f"{image_file} must hold an array [images, height, width], got {list(pixels.shape)}"
         )
+    check_pixels(f"each image in {image_file}", pixels.shape[1], pixels.shape[2], max_pixels)
     labels = partial(_read_labels, root, split, image_file, len(pixels))
     return ArrayImages(pixels, labels=labels, name=Path(root).resolve().name, split=split)
 
@@ -89,21 +103,37 @@ def find(root: str | PathLike[str], split: str, content: str) -> Path:
     )
 
 
-def read(path: str | PathLike[str]) -> UInt8[np.ndarray, "..."]:
-    """Read the array of bytes in an idx file, compressed by gzip or not, whatever its name."""
-    path = Path(path)
-    with path.open("rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    try:
-        with gzip.open(path) if compressed else path.open("rb") as file:
-            shape = _read_header(file, path)
-            size = math.prod(shape)
-            # Not all at once: a damaged header may promise more than there is memory.
-            content = bytearray()
-            while len(content) <= size and (part := file.read(_CHUNK_BYTES)):
-                content += part
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no intact gzip file: {error}") from error
+def read(path: str | PathLike[str], *, max_pixels: int = MAX_PIXELS) -> UInt8[np.ndarray, "..."]:
+    """Read the array of bytes in an idx file, compressed by gzip or not, whatever its name.
+
+    Args:
+        path: The file.
+        max_pixels: As in :func:`load`.
+    """
+    path, max_pixels = Path(path), as_max_pixels(max_pixels)
+    with open_file(path) as file:
+        packed = os.fstat(file.fileno()).st_size
+        compressed = file.read(2) == _GZIP
+        file.seek(0)
+        try:
+            if compressed:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    return _read_array(unpacked, path, packed, max_pixels)
+            return _read_array(file, path, None, max_pixels)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is no intact gzip file: {error}") from error
+
+
+def _read_array(
+    file: Readable, path: Path, packed: int | None, max_pixels: int
+) -> UInt8[np.ndarray, "..."]:
+    """The array of a file; ``packed`` are the bytes that it was compressed to, if it was."""
+    shape = _read_header(file, path)
+    size = math.prod(shape)
+    if packed is not None:
+        check_unpacked(str(path), packed, size, max_pixels)
+    # Not all at once: a damaged header may promise more than there is memory.
+    content = read_some(file, size + 1)
     if len(content) != size:
         has = f"{len(content)}" if len(content) < size else "more"
         raise ValueError(
@@ -113,7 +143,7 @@ def read(path: str | PathLike[str]) -> UInt8[np.ndarray, "..."]:
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
-def _read_header(file: gzip.GzipFile | BufferedReader, path: Path) -> tuple[int, ...]:
+def _read_header(file: Readable, path: Path) -> tuple[int, ...]:
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or not start[3]:
         raise ValueError(f"{path} is no idx file: it begins with {start!r}")
@@ -122,6 +152,8 @@ def _read_header(file: gzip.GzipFile | BufferedReader, path: Path) -> tuple[int,
         raise ValueError(
             f"{path} holds values of the idx type {kind:#04x}; only unsigned bytes (0x08) are read"
         )
+    if ndim > _MOST_AXES:
+        raise ValueError(f"{path} declares an array of {ndim} axes; at most {_MOST_AXES} are read")
     sizes = file.read(4 * ndim)
     if len(sizes) < 4 * ndim:
         raise ValueError(f"{path} ends within its header of {ndim} sizes")

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from einet.data.images.framing import ImageError
+from einet.data.images.limits import MAX_FILE_BYTES, ImageError, read_file, read_some
 
-__all__ = ["FileSource", "FolderSource", "ZipSource", "open_source"]
+__all__ = ["FileSource", "FolderSource", "ZipSource", "is_image", "open_source"]
 
 _SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 )
+
+# Decompressors that take no limit are given no more than this at once.
+_SMALL_PIECE = 1 << 12
+_PIECE = 1 << 20
 
 
 class FileSource(ABC):
@@ -32,8 +35,8 @@ class FileSource(ABC):
         self.root, self.names = root, names
 
     @abstractmethod
-    def read(self, number: int) -> bytes:
-        """The content of a file."""
+    def read(self, number: int, most: int = MAX_FILE_BYTES) -> bytes:
+        """The content of a file, which is refused if it has more than so many bytes."""
 
     @abstractmethod
     def take(self, numbers: Iterable[int]) -> FileSource:
@@ -50,9 +53,9 @@ class FileSource(ABC):
 class FolderSource(FileSource):
     """Files in a folder and the folders in it; final."""
 
-    def read(self, number: int) -> bytes:
+    def read(self, number: int, most: int = MAX_FILE_BYTES) -> bytes:
         """The content of a file in the folder."""
-        return (self.root / self.names[number]).read_bytes()
+        return read_file(self.root / self.names[number], most)
 
     def take(self, numbers: Iterable[int]) -> FolderSource:
         """Some of the folder's files, in the given order."""
@@ -70,13 +73,29 @@ class ZipSource(FileSource):
         self._archive = _open_archive(root) if archive is None else archive
         self._lock = threading.Lock()
 
-    def read(self, number: int) -> bytes:
+    def read(self, number: int, most: int = MAX_FILE_BYTES) -> bytes:
         """The content of a file, unpacked; one thread at a time."""
         try:
             with self._lock:
-                return self._archive.read(self.names[number])
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as e:
-            raise ImageError(f"{self.describe(number)} cannot be unpacked: {e}") from e
+                return self._unpacked(number, most)
+        except (ImageError, MemoryError):
+            raise
+        except Exception as error:
+            # zipfile raises what it and the decompressors stumble over, which can be anything.
+            raise ImageError(f"{self.describe(number)} cannot be unpacked: {error}") from error
+
+    def _unpacked(self, number: int, most: int) -> bytes:
+        member = self._archive.getinfo(self.names[number])
+        if member.file_size > most:
+            raise ImageError(
+                f"{self.describe(number)} declares {member.file_size} bytes, packed into "
+                f"{member.compress_size}; at most {most} are allowed in an image file, and a "
+                "larger max_pixels (--max-pixels) allows more"
+            )
+        limited = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        with self._archive.open(member) as file:
+            # One byte more than there should be: at the end the checksum is compared.
+            return bytes(read_some(file, member.file_size + 1, _PIECE if limited else _SMALL_PIECE))
 
     def take(self, numbers: Iterable[int]) -> ZipSource:
         """Some of the archive's files, in the given order; the archive is opened once for all."""
@@ -92,16 +111,17 @@ class ZipSource(FileSource):
 def open_source(root: str | PathLike[str]) -> FileSource:
     """All images of a folder (with the folders in it) or of a zip archive, sorted by name.
 
-    A file is an image if its name ends like one. Hidden files are left out.
+    A file is an image if its name ends like one. Hidden files are left out, and so is what is no
+    file: folders, pipes, links to nowhere.
     """
     root = Path(root)
     if root.is_dir():
         files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-        names = sorted(path.as_posix() for path in files if _is_image(path.as_posix()))
+        names = sorted(path.as_posix() for path in files if is_image(path.as_posix()))
         source: FileSource = FolderSource(root, names)
     elif root.is_file():
         archive = _open_archive(root)
-        names = sorted(name for name in archive.namelist() if _is_image(name))
+        names = sorted(name for name in archive.namelist() if is_image(name))
         source = ZipSource(root, names, archive)
     else:
         raise FileNotFoundError(f"root must be a folder or a zip archive, but there is no {root}")
@@ -111,7 +131,13 @@ def open_source(root: str | PathLike[str]) -> FileSource:
     return source
 
 
-def _is_image(name: str) -> bool:
+def is_image(name: str) -> bool:
+    """Whether a file is taken for an image, by its path within a folder or an archive.
+
+    Example:
+        >>> is_image("cats/Tom.JPEG"), is_image("cats/.hidden.png")
+        (True, False)
+    """
     path = PurePosixPath(name)
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
     return path.suffix.lower() in _SUFFIXES and not hidden
@@ -120,5 +146,7 @@ def _is_image(name: str) -> bool:
 def _open_archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
         raise ValueError(f"{path} is no intact zip archive: {error}") from error

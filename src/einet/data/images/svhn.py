@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from einet._checks import missing_package
+from einet._memory import check_room
+from einet.data.images import matlab
 from einet.data.images.array import ArrayImages
+from einet.data.images.limits import MAX_PIXELS, as_max_pixels
 
 __all__ = ["Split", "find", "load", "paper_split"]
 
@@ -30,20 +31,26 @@ _EXPECTED = "32×32×3×N"
 _PAPER_TRAIN = 50_000
 
 
-def load(root: str | PathLike[str], split: str) -> ArrayImages:
+def load(root: str | PathLike[str], split: str, *, max_pixels: int = MAX_PIXELS) -> ArrayImages:
     """The images of one file, with their digits as labels.
 
     Args:
         root: The folder that holds ``train_32x32.mat``, ``extra_32x32.mat`` and
             ``test_32x32.mat``; those that are not asked for may be absent.
         split: ``"train"``, ``"extra"`` or ``"test"``.
+        max_pixels: Four times as many bytes may be in a compressed file; more if it is not small
+            itself (:mod:`~einet.data.images.limits`).
     """
-    pixels, labels = _read(find(root, split))
+    pixels, labels = _read(find(root, split), as_max_pixels(max_pixels))
     return ArrayImages(np.ascontiguousarray(pixels), labels=labels, name="svhn", split=split)
 
 
 def paper_split(
-    root: str | PathLike[str], *, extra: bool = True, num_train: int = _PAPER_TRAIN
+    root: str | PathLike[str],
+    *,
+    extra: bool = True,
+    num_train: int = _PAPER_TRAIN,
+    max_pixels: int = MAX_PIXELS,
 ) -> tuple[ArrayImages, ArrayImages]:
     """Training and validation images as in section 4.2 of the paper.
 
@@ -55,7 +62,9 @@ def paper_split(
         root: As for :func:`load`.
         extra: Whether to use the extra images; without, their file may be absent.
         num_train: How many train images are for training.
+        max_pixels: As for :func:`load`.
     """
+    max_pixels = as_max_pixels(max_pixels)
     train_file = find(root, "train")
     if extra:
         try:
@@ -72,8 +81,9 @@ def paper_split(
             f"in {train_file} are left for validation, got {num_train}"
         )
     # Each file is turned into place from its own memory layout: there is no third copy.
+    check_room("the images of SVHN", (num_train + num_extra) * _SIDE * _SIDE * _CHANNELS)
     together = np.empty((num_train + num_extra, _SIDE, _SIDE, _CHANNELS), dtype=np.uint8)
-    pixels, digits = _read(train_file)
+    pixels, digits = _read(train_file, max_pixels)
     together[:num_train] = pixels[:num_train]
     valid = ArrayImages(
         np.ascontiguousarray(pixels[num_train:]),
@@ -84,7 +94,7 @@ def paper_split(
     labels = digits[:num_train]
     del pixels
     if extra_file is not None:
-        together[num_train:], more = _read(extra_file)
+        together[num_train:], more = _read(extra_file, max_pixels)
         labels = np.concatenate([labels, more])
     return ArrayImages(together, labels=labels, name="svhn", split="paper-train"), valid
 
@@ -106,40 +116,30 @@ def find(root: str | PathLike[str], split: str) -> Path:
 
 def _count(path: Path) -> int:
     """The number of images, from the header of the array."""
-    try:
-        shapes = {name: shape for name, shape, _ in _matlab().whosmat(path)}
-    except (MemoryError, ImportError):
-        raise
-    except Exception as error:
-        raise _damaged(path, error) from error
-    return _checked_shape(shapes.get("X"), path)[3]
+    x = matlab.variables(path, ["X"]).get("X")
+    return _checked_shape(None if x is None else x.shape, path)[3]
 
 
 def _read(
-    path: Path,
+    path: Path, max_pixels: int
 ) -> tuple[UInt8[np.ndarray, "images 32 32 3"], Int[np.ndarray, " images"]]:
     """Pixels, as a view of MATLAB's layout, and digits."""
-    try:
-        content = _matlab().loadmat(path, variable_names=["X", "y"])
-    except (MemoryError, ImportError):
-        raise
-    except Exception as error:
-        # scipy raises what its parser stumbles over, which can be anything.
-        raise _damaged(path, error) from error
-    x, y = content.get("X"), content.get("y")
+    found = matlab.variables(path, ["X", "y"])
+    x, y = found.get("X"), found.get("y")
     shape = _checked_shape(None if x is None else x.shape, path)
-    if x is None or x.dtype != np.uint8:
-        raise ValueError(f"X in {path} must hold bytes (uint8), got {getattr(x, 'dtype', None)}")
-    if y is None or y.size != shape[3] or y.dtype.kind not in "iuf":
-        got = "none" if y is None else f"{y.dtype} of shape {list(y.shape)}"
+    if x is None or x.kind != "uint8":
+        raise ValueError(f"X in {path} must hold bytes (uint8), got {getattr(x, 'kind', None)}")
+    if y is None or y.size != shape[3] or not y.is_numeric:
+        got = "none" if y is None else f"{y.kind} of shape {list(y.shape)}"
         raise ValueError(f"y in {path} must hold a class for each of {shape[3]} images, got {got}")
-    classes = y.reshape(-1).astype(np.int64)
+    classes = matlab.read(path, y, max_pixels).reshape(-1)
     if classes.size and not 0 <= classes.min() <= classes.max() <= 10:
         raise ValueError(
             f"y in {path} must lie between 1 and 10, which is the digit 0, "
             f"got {classes.min()} to {classes.max()}"
         )
-    return x.reshape(shape, order="F").transpose(3, 0, 1, 2), classes % 10
+    pixels = matlab.read(path, x, max_pixels).reshape(shape, order="F")
+    return pixels.transpose(3, 0, 1, 2), classes.astype(np.int64) % 10
 
 
 def _checked_shape(shape: tuple[int, ...] | None, path: Path) -> tuple[int, int, int, int]:
@@ -149,15 +149,3 @@ def _checked_shape(shape: tuple[int, ...] | None, path: Path) -> tuple[int, int,
         got = "no X" if shape is None else "×".join(map(str, shape))
         raise ValueError(f"{path} must hold an array X of {_EXPECTED}, got {got}")
     return _SIDE, _SIDE, _CHANNELS, int(full[3])
-
-
-def _damaged(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path} is no intact MATLAB file (version 4 to 7): {error}")
-
-
-def _matlab() -> ModuleType:
-    try:
-        import scipy.io
-    except ImportError as error:
-        raise missing_package("scipy", "reading SVHN's .mat files", "images") from error
-    return scipy.io

@@ -1,8 +1,4 @@
-"""Leaves of any family in torch: θ·T(x) as one matrix product for each leaf.
-
-Products are taken in float64: with standardised statistics the expanded Gaussian loses nothing
-there, and as one small matrix product for each leaf it is faster than the centred form.
-"""
+"""Leaves of any family in torch: θ·T(x) as one matrix product for each leaf, in float64."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from einet.families import Gaussian
 from einet.kernels.triton.leaf_common import cdiv, launch
 
 __all__ = ["SAMPLES", "WORD", "bits", "standardised", "states"]
@@ -15,6 +16,8 @@ __all__ = ["SAMPLES", "WORD", "bits", "standardised", "states"]
 SAMPLES = 32
 #: Samples of binary variables in a word of 32 bits.
 WORD = 16
+#: Where the support of Gaussians ends.
+LARGEST = tl.constexpr(Gaussian.largest)
 
 
 @triton.jit
@@ -64,10 +67,11 @@ def _encode(
         location = tl.load(first + variable, mask=variable < V, other=0.0).to(tl.float64)
         scale = tl.load(second + variable, mask=variable < V, other=1.0).to(tl.float64)
         z = (value - location[None, :]) / scale[None, :]
-        # Its square, too, is finite in float32 unless the value itself is infinite.
+        # Its square, too, is finite in float32.
         z = tl.minimum(tl.maximum(z, -1e18), 1e18)
-        finite = tl.abs(value) < float("inf")
-        z = tl.where(finite, z, value)
+        # What lies beyond the support is as impossible as an infinite value.
+        finite = tl.abs(value) <= LARGEST
+        z = tl.where(finite, z, float("inf"))
         result = tl.where(known, z, float("nan")).to(tl.float32)
         hole = tl.max((inside & ~(known & finite)).to(tl.int32), 0)
         at = holes + variable * tl.num_programs(1) + tl.program_id(1)

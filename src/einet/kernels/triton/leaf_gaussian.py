@@ -32,6 +32,8 @@ __all__ = ["KERNEL", "GaussianKernel"]
 # Up to so many entries it takes longer to ask whether care is needed than to take it.
 _FEW = 16
 _CONSTANT = tl.constexpr(0.5 * math.log(2 * math.pi))
+# What rounding leaves of a variance, relative to E[(z − μ)²] before the step: sums are float32.
+_ROUNDING = tl.constexpr(1e-6)
 
 
 @triton.jit
@@ -168,9 +170,9 @@ def _launch_forward(pairs: Pairs, evidence: FusedEvidence, stored: Tensor, out: 
 def _backward(
     flow, f_node, f_k, z, holes, stored, leaves, columns,
     scale, min_variance, max_variance, relative_floor, step_size, pseudo, centres, total, weighted,
-    s, K, batch, pairs, blocks,
-    UPDATE: tl.constexpr, PRIOR: tl.constexpr, CAREFUL: tl.constexpr, BLOCKS: tl.constexpr,
-    BR: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+    origin, s, K, batch, pairs, blocks,
+    UPDATE: tl.constexpr, PRIOR: tl.constexpr, ORIGIN: tl.constexpr, CAREFUL: tl.constexpr,
+    BLOCKS: tl.constexpr, BR: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     leaf = tl.program_id(0).to(tl.int64)
     position = tl.program_id(1) * BR + tl.arange(0, BR)[:, None, None]
@@ -238,22 +240,31 @@ def _backward(
         count = tl.where(reached, zeroth, 1.0)
         d = first / count
         mu += size * d
-        variance = (1 - size) * variance + size * (second / count) - size * size * d * d
+        square = size * (second / count)
+        variance = (1 - size) * variance + square - size * size * d * d
+        variance = tl.maximum(variance, square * _ROUNDING)
+        # The best variance is the one about the mean as it is kept.
+        kept = tl.minimum(tl.maximum(mu, -1e30), 1e30).to(tl.float32)
+        rounded = mu - kept.to(tl.float64)
+        variance += rounded * rounded
         # The bounds of the family, in units of the data's own variance.
         unit = tl.load(scale + column, mask=own, other=1.0).to(tl.float64)
         high = tl.load(max_variance + column, mask=own, other=1.0).to(tl.float64) / unit / unit
         least = tl.load(min_variance + column, mask=own, other=1.0).to(tl.float64)
         floor = tl.load(relative_floor + column, mask=own, other=1.0).to(tl.float64)
         low = tl.minimum(tl.where(least == least, least / unit / unit, floor), high)
+        # Between what float32 can hold, however far the bounds are from the data.
         variance = tl.minimum(tl.maximum(variance, low), high)
-        variance = tl.minimum(variance, 1e30)
-        mu = tl.minimum(tl.maximum(mu, -1e30), 1e30)
-        tl.store(at, mu.to(tl.float32), mask=reached)
+        variance = tl.minimum(tl.maximum(variance, 1e-30), 1e30)
+        tl.store(at, kept, mask=reached)
         tl.store(at + 1, variance.to(tl.float32), mask=reached)
     else:
         count = tl.load(total + cell, mask=known, other=0.0)
         tl.store(total + cell, count + zeroth, mask=known)
         to = weighted + cell * 2
+        if ORIGIN:
+            # Mostly that is μ itself, and nothing is lost.
+            mu -= tl.load(origin + cell, mask=known, other=0.0)
         z1 = tl.load(to, mask=known, other=0.0) + first + mu * zeroth
         z2 = tl.load(to + 1, mask=known, other=0.0) + second + mu * (2 * first + mu * zeroth)
         tl.store(to, z1, mask=known)
@@ -285,9 +296,10 @@ def _launch_backward(
         unused if added is None else added.centres,
         unused if total is None else total,
         unused if weighted is None else weighted,
+        unused if pairs.origin is None else pairs.origin,
         s, K, z.shape[1], count, blocks,
-        UPDATE=step_size is not None, PRIOR=added is not None, CAREFUL=K <= _FEW,
-        BLOCKS=power_of_2(blocks), **tile,
+        UPDATE=step_size is not None, PRIOR=added is not None, ORIGIN=pairs.origin is not None,
+        CAREFUL=K <= _FEW, BLOCKS=power_of_2(blocks), **tile,
     )  # fmt: skip
 
 

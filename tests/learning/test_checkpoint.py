@@ -1,0 +1,287 @@
+"""Checkpoints are files of one run: no other goes on from them, and nothing else is replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+import einet
+from einet import EM, Einet, Gaussian, Gradient, Prior, StochasticEM, fit
+from einet.data.files import read_tensors, write_tensors
+from einet.models.base import Model
+
+GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
+KEY = "einet.checkpoint"
+OPTIONS: dict[str, Any] = {"epochs": 2, "batch_size": 20, "progress": False}
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.checkpoint"
+
+
+def numbers(model: Model) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(one: Model, two: dict[str, Tensor]) -> bool:
+    mine = one.state_dict()
+    return all(torch.equal(mine[name].nan_to_num(), two[name].nan_to_num()) for name in mine)
+
+
+def make(**options: Any) -> Einet:
+    return Einet(GRAPH, Gaussian(), **{"num_sums": 2, **options})
+
+
+# -- files of other kinds --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_files_of_other_kinds_are_not_replaced(x: Tensor, tmp_path: Path, resume: bool):
+    make().save(tmp_path / "model.einet")
+    (tmp_path / "notes.txt").write_text("mine")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("model.einet", "notes.txt", "pipe"):
+        file = tmp_path / name
+        before = file.read_bytes() if file.is_file() else None
+        with pytest.raises(ValueError, match=f"{name} is no "):
+            fit(make(), x, checkpoint=file, resume=resume, **OPTIONS)
+        assert before is None or file.read_bytes() == before
+    with pytest.raises(IsADirectoryError, match="checkpoint must be one file"):
+        fit(make(), x, checkpoint=tmp_path, resume=resume, **OPTIONS)
+
+
+def test_a_damaged_one_can_be_replaced_but_not_resumed(x: Tensor, path: Path):
+    fit(make(), x, checkpoint=path, **OPTIONS)
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:2000], b""):
+        path.write_bytes(damaged)
+        model = make()
+        before = numbers(model)
+        with pytest.raises(ValueError, match=r"run\.checkpoint is no checkpoint that can be resum"):
+            fit(model, x, checkpoint=path, resume=True, **OPTIONS)
+        assert same(model, before)
+        fit(make(), x, checkpoint=path, **OPTIONS)
+        fit(make(), x, checkpoint=path, resume=True, **OPTIONS)
+
+
+def test_files_of_other_releases(x: Tensor, path: Path):
+    fit(make(), x, checkpoint=path, **OPTIONS)
+    header, tensors = read_tensors(path, KEY)
+    del header["checksum"]
+    save_file(tensors, path, {KEY: json.dumps(header)})
+    with pytest.raises(ValueError, match="it has no checksum, as an earlier release of einet"):
+        fit(make(), x, checkpoint=path, resume=True, **OPTIONS)
+    write_tensors(path, tensors, KEY, {**header, "version": 2})
+    with pytest.raises(ValueError, match="version must be a whole number from 1 to 1, got 2"):
+        fit(make(), x, checkpoint=path, resume=True, **OPTIONS)
+
+
+# -- the same run ----------------------------------------------------------------------------------
+
+
+def until(where: float) -> Any:
+    """A schedule that falls at some point of the training."""
+    return lambda progress: 0.5 if progress < where else 0.1
+
+
+class Falling:
+    """A schedule that is an object."""
+
+    def __init__(self, end: float) -> None:
+        self.end = end
+
+    def __call__(self, progress: float) -> float:
+        return 0.5 + (self.end - 0.5) * progress
+
+
+def groups(rate: float) -> Any:
+    """What makes an optimiser with two groups of parameters, the second with this rate."""
+
+    def make(parameters: Any) -> torch.optim.Optimizer:
+        some = list(parameters)
+        parts = [{"params": some[:1]}, {"params": some[1:], "lr": rate}]
+        return torch.optim.SGD(parts, lr=0.1, momentum=0.9)
+
+    return Gradient(make)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: StochasticEM(until(0.45)), lambda: StochasticEM(until(0.55))),
+        (lambda: StochasticEM(Falling(0.1)), lambda: StochasticEM(Falling(0.11))),
+        (lambda: StochasticEM(0.5, Prior(leaves=1)), lambda: StochasticEM(0.5, Prior(leaves=2))),
+        (EM, StochasticEM),
+        (EM, lambda: EM(Prior(sums=1))),
+        (lambda: groups(0.1), lambda: groups(0.2)),
+        (lambda: Gradient(lambda p: torch.optim.Adam(p, lr=0.1)),
+         lambda: Gradient(lambda p: torch.optim.Adam(p, lr=0.2))),
+        (lambda: Gradient(lambda p: torch.optim.Adam(p, lr=0.1)),
+         lambda: Gradient(lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0))),
+        (lambda: Gradient(torch.optim.Adam, lr=0.1, weight_decay=0.1),
+         lambda: Gradient(torch.optim.Adam, lr=0.1)),
+    ],
+)  # fmt: skip
+def test_other_learners_are_refused(x: Tensor, path: Path, one: Any, other: Any):
+    whole = make()
+    fit(whole, x, checkpoint=path, optimizer=one(), **OPTIONS)
+    model = make()
+    before = numbers(model)
+    with pytest.raises(ValueError, match=r"run\.checkpoint is .*of another training run"):
+        fit(model, x, checkpoint=path, resume=True, optimizer=other(), **OPTIONS)
+    assert same(model, before)
+    assert not model.initialized
+    # One that was made the same way goes on.
+    fit(model, x, checkpoint=path, resume=True, optimizer=one(), **OPTIONS)
+    assert same(model, numbers(whole))
+
+
+def test_other_models_and_rows_are_refused(x: Tensor, path: Path):
+    labels = [0, 1] * 30
+    rows: dict[str, Any] = {
+        "labels": labels, "weights": torch.ones(60), "valid": x[:9], "valid_labels": labels[:9],
+        "transform": lambda x: x.clone(), "observed": torch.ones(60, 4, dtype=torch.bool),
+    }  # fmt: skip
+    fit(make(num_classes=2), x, checkpoint=path, **rows, **OPTIONS)
+    swapped = x[:, [1, 0, 2, 3]]
+    flipped, masked = labels[::-1], torch.ones(60, 4, dtype=torch.bool)
+    masked[59, 3] = False
+    for changed, told in (
+        ({"labels": flipped}, "data"), ({"weights": torch.full((60,), 2.0)}, "data"),
+        ({"observed": masked}, "data"), ({"transform": lambda x: x[:, [1, 0, 2, 3]]}, "data"),
+        ({"valid_labels": flipped[:9]}, "valid"), ({"valid": x[1:10]}, "valid"),
+        ({"transform": None}, "data"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"another training run .*{told} was"):
+            fit(make(num_classes=2), x, checkpoint=path, resume=True,
+                **{**rows, **changed}, **OPTIONS)  # fmt: skip
+    with pytest.raises(ValueError, match="data was"):
+        fit(make(num_classes=2), swapped, checkpoint=path, resume=True, **rows, **OPTIONS)
+    adam = Gradient(torch.optim.Adam, lr=0.1)
+    with pytest.raises(ValueError, match="objective was 'generative' and is 'discriminative'"):
+        fit(make(num_classes=2), x, checkpoint=path, resume=True, optimizer=adam,
+            objective="discriminative", **rows, **OPTIONS)  # fmt: skip
+    gamma = [einet.Gaussian(min_variance=0.1), *[einet.Gaussian()] * 3]
+    for model in (
+        make(num_classes=2, num_sums=3),
+        make(num_classes=2, dtype=torch.float64),
+        Einet(GRAPH, gamma, 2, num_classes=2),
+        make(num_classes=2, sums="linear"),
+    ):
+        with pytest.raises(ValueError, match="structure was"):
+            fit(model, x, checkpoint=path, resume=True, **rows, **OPTIONS)
+
+
+def test_what_is_not_compared(x: Tensor, path: Path):
+    whole = make()
+    fit(whole, x, checkpoint=path, **OPTIONS)
+    seen: list[int] = []
+    model = make(precision="high", seed=5)
+    fit(
+        model, x, checkpoint=path, resume=True, device="cpu", initialize=False,
+        callbacks=lambda report: seen.append(report.epoch), **OPTIONS,
+    )  # fmt: skip
+    assert same(model, numbers(whole))
+    # The run was over.
+    assert seen == []
+
+
+def test_a_finished_run(x: Tensor, path: Path):
+    """It is given back as it ended; more epochs are another run, whose schedule differs."""
+    whole = make()
+    expected = fit(whole, x, valid=x[:10], checkpoint=path, **OPTIONS)
+    model = make(seed=3)
+    history = fit(model, x, valid=x[:10], checkpoint=path, resume=True, **OPTIONS)
+    assert history == expected
+    assert same(model, numbers(whole))
+    with pytest.raises(ValueError, match="epochs was 2 and is 4"):
+        fit(model, x, valid=x[:10], checkpoint=path, resume=True, **{**OPTIONS, "epochs": 4})
+    assert same(model, numbers(whole))
+
+
+# -- killed ----------------------------------------------------------------------------------------
+
+# Processes that a test forks have the threads of pytest's workers to think of; this one has none.
+KILLED = """
+    import os, random, signal, sys, time
+    import torch, einet
+    from einet.learning import checkpoint
+    from einet.clusters import training
+    torch.set_num_threads(1)
+    checkpoint._SECONDS_BETWEEN_WRITES = training._SECONDS_BETWEEN_COPIES = -1.0
+    graph = einet.random_trees(4, depth=1, replicas=2, seed=1)
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    options = dict(epochs=8, batch_size=20, progress=False)
+
+    def one():
+        return einet.Einet(graph, einet.Gaussian(), 2)
+
+    def clusters():
+        return einet.ClusteredEinet(graph, einet.Gaussian(), 2, num_clusters=2)
+
+    def of_fit(learner, **more):
+        return lambda model, **o: einet.fit(model, x, optimizer=learner(), **more, **options, **o)
+
+    adam = lambda: einet.Gradient(torch.optim.Adam, lr=0.01)
+    runs = {
+        "EM": (one, of_fit(lambda: einet.EM(einet.Prior(sums=1.0)))),
+        "stochastic EM": (one, of_fit(einet.StochasticEM, valid=x[:20], hide=0.1, finish=4)),
+        "Adam": (one, of_fit(adam, valid=x[:20])),
+        "clusters": (clusters, lambda model, **o: model.fit(x, finish=3, **options, **o)),
+        "together": (clusters, lambda model, **o: model.fit(x, together=2, **options, **o)),
+        "refine": (clusters, lambda model, **o: model.refine(x, **options, **o)),
+    }
+    random.seed(int(sys.argv[2]))
+    for name, (make, train) in runs.items():
+        path = os.path.join(sys.argv[1], name)
+        whole = make()
+        began = time.perf_counter()
+        train(whole)
+        seconds = time.perf_counter() - began
+        for attempt in range(2):
+            child = os.fork()
+            if not child:
+                train(make(), checkpoint=path, resume=attempt > 0)
+                os._exit(0)
+            time.sleep(random.uniform(0.0, 2.0 * seconds))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        model = make()
+        train(model, checkpoint=path, resume=True)
+        for key, value in whole.state_dict().items():
+            mine = model.state_dict()[key]
+            assert torch.equal(mine.nan_to_num(), value.nan_to_num()), (name, key)
+        left = [each for each in os.listdir(sys.argv[1]) if each.endswith(".tmp")]
+        assert not left, left
+        print(name)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path):
+    script = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), str(os.getpid())]
+    source = Path(einet.__file__).parents[1]
+    done = subprocess.run(
+        script, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == [
+        "EM", "stochastic EM", "Adam", "clusters", "together", "refine",
+    ]  # fmt: skip
