@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einet import _memory
-from einet._memory import BUDGETS, Budget, available, budget, check_room, chunks, fitting
+from einet._memory import (
+    BUDGETS,
+    Budget,
+    available,
+    budget,
+    check_memory,
+    check_room,
+    chunks,
+    fitting,
+)
 from tests.budgets import limit
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -79,3 +88,21 @@ def test_what_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch):
         check_room("images", 31 * 10**8)
     monkeypatch.setattr(_memory, "available", lambda: None)
     check_room("images", 1 << 60)
+
+
+def test_what_no_machine_has_is_refused():
+    check_memory("n", 1 << 20)
+    for nbytes in (1 << 60, 10**400):
+        with pytest.raises(ValueError, match="^n would take .* GiB of memory or more, and cpu has"):
+            check_memory("n", nbytes)
+
+
+def test_systems_that_do_not_tell_their_memory(monkeypatch):
+    monkeypatch.delattr(_memory.os, "sysconf")
+    _memory._memory_of.cache_clear()
+    try:
+        check_memory("n", 1 << 43)
+        with pytest.raises(ValueError, match="n would take"):
+            check_memory("n", 1 << 45)
+    finally:
+        _memory._memory_of.cache_clear()

@@ -60,8 +60,12 @@ def test_no_flipped_bits_get_through(tmp_path_factory: pytest.TempPathFactory, d
         header, tensors = read_tensors(path, "mine")
     except FormatError:
         return
-    # Only what is not read may have changed: the spaces at the header's end, or the checksum's
-    # own name, without which it is a file of an earlier release.
+    if "checksum" not in header:
+        # Its own name was hit: to this reader it is a file of an earlier release. Those who know
+        # what fields such files had, as the reader of models does, refuse it.
+        assert header.keys() - HEADER.keys()
+        return
+    # Only what is not read may have changed: the spaces at the header's end.
     assert all(header[name] == HEADER[name] for name in HEADER)
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
 

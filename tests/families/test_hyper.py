@@ -1,9 +1,12 @@
+import inspect
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import einet
 from einet.families.hyper import as_hyper, check_lengths, check_limits, check_order
 
 
@@ -79,3 +82,42 @@ def test_numbers_keep_their_digits():
     for value in (1e-50, 1e-4, 2.0**32 - 1, 1 / 3):
         assert as_hyper("n", value).item() == value
         assert as_hyper("n", [value]).tolist() == [value]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        [1.0, True],
+        "1",
+        b"1",
+        1j,
+        10**400,
+        [[1.0], "a"],
+        np.array([True]),
+        np.array(["1"]),
+        np.array(["2020"], dtype="datetime64[Y]"),
+        np.ma.array([1.0, 2.0], mask=[False, True]),
+        torch.tensor(True),
+        torch.tensor(1j),
+        torch.eye(2).to_sparse(),
+        {"a": 1},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_torch_would_make_another_number_of(value: Any) -> None:
+    with pytest.raises(TypeError, match="rate must be a number or a sequence of numbers, got"):
+        inspect.unwrap(as_hyper)("rate", value)
+
+
+def test_bounds_must_be_finite() -> None:
+    for make in (
+        lambda: einet.Gaussian(min_variance=math.inf),
+        lambda: einet.Gaussian(relative_floor=math.inf),
+        lambda: einet.Exponential(min_mean=math.inf),
+        lambda: einet.Beta(min_concentration=math.inf),
+        lambda: einet.Gamma(min_shape=math.inf),
+        lambda: einet.Categorical(2**31, min_probability=1e-12),
+    ):
+        with pytest.raises(ValueError, match="must be less than"):
+            make()

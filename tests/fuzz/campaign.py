@@ -65,7 +65,7 @@ class Campaign:
         """Try cases until the time or their number is used up.
 
         Args:
-            name: What the counts are filed under.
+            name: What the counts are filed under: how the test's name begins, without ``test_``.
             case: What to try.
             cases: How many there are in a run without a time.
         """

@@ -11,11 +11,11 @@ from tests.fuzz.campaign import Campaign
 def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Campaign:
     """Short in `make test`; as long, and with what seed, as the options of `make fuzz` say."""
     option = request.config.getoption
-    kept = option("--fuzz-failures")
+    kept, results = option("--fuzz-failures"), option("--fuzz-results")
     return Campaign(
         Path(kept) if kept else tmp_path,
         seconds=option("--fuzz-seconds"),
         seed=option("--fuzz-seed"),
         only=option("--fuzz-case"),
-        results=Path(option("--fuzz-results")) if option("--fuzz-results") else None,
+        results=Path(results) if results else None,
     )

@@ -152,7 +152,7 @@ def test_damage_that_the_checksum_does_not_know_of(campaign: Campaign, parts: di
             einet.load(path)
         return "refused"
 
-    campaign.run("damage_under_a_checksum", case, 60)
+    campaign.run("damage_that_the_checksum_does_not_know_of", case, 60)
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
@@ -170,6 +170,6 @@ def test_hostile_files(campaign: Campaign, parts: dict[str, Parts], signed: bool
         check_is_a_distribution(model)
         return "a distribution"
 
-    name = "hostile_files" if signed else "hostile_files_of_earlier_releases"
+    name = "hostile_files" if signed else "hostile_files_unsigned"
     report = campaign.run(name, case, 100)
     assert report.answers["refused"]

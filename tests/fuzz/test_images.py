@@ -48,7 +48,7 @@ def answer(name: str, load: Callable[[], Images]) -> str:
     return result
 
 
-def test_damaged_files(campaign: Campaign):
+def test_damaged_image_files(campaign: Campaign):
     def case(random: np.random.Generator, root: Path) -> str:
         kind = str(random.choice(list(KINDS)))
         path, load = KINDS[kind](random, root)
@@ -59,7 +59,7 @@ def test_damaged_files(campaign: Campaign):
         path.write_bytes(content)
         return f"{kind} {answer(root.name, load)}"
 
-    report = campaign.run("test_damaged_files", case, 150)
+    report = campaign.run("damaged_image_files", case, 150)
     refused = sum(count for words, count in report.answers.items() if "refused" in words)
     assert refused > report.tried / 4
 

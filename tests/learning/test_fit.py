@@ -25,7 +25,6 @@ from einet import (
     Prior,
     StochasticEM,
     fit,
-    linear,
     random_trees,
     unconstrained,
 )
@@ -531,7 +530,7 @@ class TestMistakes:
 
     def test_a_schedule_out_of_bounds(self, model: Einet, x: Tensor) -> None:
         with pytest.raises(ValueError, match="step_size must lie in"):
-            fit(model, x, optimizer=StochasticEM(linear(0.5, -0.5)), batch_size=9, progress=False)
+            fit(model, x, optimizer=StochasticEM(lambda at: 0.5 - at), batch_size=9, progress=False)
 
 
 def test_hidden_cells(x: Tensor, valid: Tensor) -> None:

@@ -226,7 +226,11 @@ class TestUnreached:
         counts = Prior(sums=1.0, leaves=1.0).pseudo_counts(model, x)
         before = parameters(model)
         none = torch.zeros(len(x), dtype=torch.float64)
-        model.em_step(x, weights=none, prior=counts.for_rows(none.sum()))
+        # From a user they are refused; padding of a batch may be all there is of it.
+        with pytest.raises(ValueError, match="weights must not be 0 throughout"):
+            model.em_step(x, weights=none)
+        batch = model.as_batch(x, weights=none)
+        model.em_step(batch, prior=counts.for_rows(none.sum()))
         assert all(a.equal(b) for a, b in zip(before, model.parameters(), strict=True))
 
 

@@ -1,5 +1,7 @@
 """Step sizes in the course of training."""
 
+import math
+
 import pytest
 
 from einet import cosine, exponential, linear
@@ -18,3 +20,12 @@ def test_middle() -> None:
     assert linear(0.5, 0.1)(0.5) == pytest.approx(0.3)
     assert exponential(1.0, 0.01)(0.5) == pytest.approx(0.1)
     assert cosine(0.5, 0.1)(0.5) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("schedule", [linear, exponential, cosine])
+@pytest.mark.parametrize("size", [0.0, -0.1, 1.5, math.nan, math.inf])
+def test_step_sizes_are_checked_before_the_training(schedule, size):
+    with pytest.raises(ValueError, match="start must be a number > 0 and <= 1, got"):
+        schedule(size, 0.5)
+    with pytest.raises(ValueError, match="end must be a number > 0 and <= 1, got"):
+        schedule(0.5, size)

@@ -80,6 +80,19 @@ def test_sums_over_many_entries(count: int, seed: int):
     check_values(model)
 
 
+@pytest.mark.parametrize("step_size", [1e-2, 1e-3, 1e-4])
+def test_many_small_steps_add_up(step_size: float):
+    """Rounding that nothing takes back: such models can be saved, and their files be loaded."""
+    generator = torch.Generator().manual_seed(0)
+    model = Einet(einet.random_trees(2, depth=1, replicas=1), einet.Bernoulli(), 2)
+    weight = model.circuit.sum_layers[0].weight
+    draws = torch.empty(16, *weight.shape).exponential_(generator=generator)
+    targets = draws / draws.sum(-1, keepdim=True)
+    for number in range(4000):
+        weight.lerp_(targets[number % 16], step_size)
+    check_values(model)
+
+
 def test_weights_of_nothing():
     parts = [Einet(GRAPH, einet.Bernoulli(), 2, seed=seed) for seed in range(3)]
     check_values(Mixture(parts, weights=[0.0, 0.25, 0.75]))

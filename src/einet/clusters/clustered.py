@@ -299,7 +299,6 @@ class ClusteredEinet(Mixture):
         with Resumption(None if state is None else file.path, self) as resumption:
             if device is not None:
                 self.to(device)
-            self.remember(rows.columns)
             inertia: list[float] = []
             if state is not None:
                 with resumption.reading():
@@ -316,6 +315,7 @@ class ClusteredEinet(Mixture):
                     rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
                 )
                 assignment, inertia = clustering.assignment, clustering.inertia
+            self.remember(rows.columns)
             nearest = None
             if others is not None:
                 nearest = nearest_centre(others, cluster_means(rows, assignment, self.num_clusters))

@@ -35,7 +35,9 @@ class Distribution(nn.Module, ABC):
         """Log density of each row, missing cells integrated out exactly.
 
         Args:
-            x: ``[batch, variables]``: a tensor, array, data frame or nested list. NaN is missing.
+            x: ``[batch, variables]``: a tensor, array, data frame or nested list. NaN is missing,
+                and so are None, nulls and what a mask hides. A data frame is matched by name where
+                the model has ``columns``. Whole numbers beyond 2⁵³ are rounded to float64.
                 A :class:`~einet.data.Batch` that was checked before is taken as it is, with its
                 labels.
             observed: A mask of the same shape, True where a cell is known (for integer data).

@@ -77,17 +77,19 @@ def fit(
 
     Args:
         model: The model to train.
-        train: Training rows ``[rows, variables]``: tensor, array, data frame or nested list, NaN
-            where a cell is missing. Or a ``torch.utils.data.DataLoader``, whose batches are a
-            tensor of rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of
-            ``"observed"``, ``"labels"`` and ``"weights"``.
+        train: Training rows ``[rows, variables]``: tensor, array, data frame or nested list. NaN,
+            None, nulls and what a mask hides are missing. The names of a data frame's columns
+            become ``model.columns``, by which other frames are matched. Or a
+            ``torch.utils.data.DataLoader``, whose batches are a tensor, array or data frame of
+            rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of ``"observed"``,
+            ``"labels"`` and ``"weights"``.
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
         epochs: How often to go through the training rows (at most, with ``patience``).
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
         optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
             falls from 0.5 to 0.05), :class:`~einet.EM` or :class:`~einet.Gradient`.
-        labels, valid_labels: The class of each row, −1 where unknown.
+        labels, valid_labels: The class of each row, −1 (or missing) where unknown.
         observed, valid_observed: Masks, True where a cell is known (for integer data).
         weights: How often each training row counts; once by default.
         patience: Stop after so many epochs in a row without a better validation result.

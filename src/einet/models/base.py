@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from einet._checks import as_step_size
 from einet.data.batch import Batch
