@@ -114,20 +114,21 @@ def as_step_size(value: Any) -> float | Tensor:
     >>> as_step_size(1)
     1.0
     """
-    message = f"step_size must lie in (0, 1], got {shown(value)}"
+    allowed = "step_size must lie in (0, 1], got"
     if isinstance(value, Tensor):
         if value.ndim != 0 or not value.is_floating_point():
             raise TypeError(
                 f"step_size must be a number or a floating tensor of shape [], got {value.dtype} "
                 f"of shape {list(value.shape)}"
             )
+        # Showing a value is waiting for it, too.
         if value.device.type == "cpu" and not 0 < value.item() <= 1:
-            raise ValueError(message)
+            raise ValueError(f"{allowed} {shown(value)}")
         return value.detach()
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(message)
+        raise TypeError(f"{allowed} {shown(value)}")
     if not 0 < value <= 1:
-        raise ValueError(message)
+        raise ValueError(f"{allowed} {shown(value)}")
     return float(value)
 
 

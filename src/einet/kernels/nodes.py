@@ -2,7 +2,8 @@
 
 A node's K values are kept as ``(v, m)``: ``v[node, K, batch]`` in [0, 1] with maximum 1 over K,
 and one log-scale ``m[node, batch]`` (float64), so that the node's value is ``v·exp(m)``. All-zero
-``v`` with ``m = −∞`` is an impossible node. ``peak[node, batch]`` is the maximum a layer divided
+``v`` with ``m = −∞`` is an impossible node. (Fused kernels leave the sums of a tree as they are,
+where no maximum is needed: :mod:`einet.kernels.triton.tree`.) ``peak[node, batch]`` is the maximum a layer divided
 by; the backward pass treats it and ``m`` as constants: the two effects cancel.
 
 What runs backwards is the *flow* ``v·∂log P/∂v``, the posterior probability that a sample came
