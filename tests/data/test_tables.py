@@ -155,7 +155,8 @@ def test_columns_by_themselves():
         pa.array([1, None]),
         pa.chunked_array([[1, None]]),
     ):
-        numbers, known = as_column(column, "labels")
+        read: Any = as_column(column, "labels")
+        numbers, known = read
         assert (numbers.tolist(), known.tolist()) == ([1, 0], [True, False])
     assert as_column(np.ones(2), "labels") is None
     assert not is_table(np.ones((2, 2)))

@@ -3,7 +3,8 @@
 A node's K values are kept as ``(v, m)``: ``v[node, K, batch]`` in [0, 1] with maximum 1 over K,
 and one log-scale ``m[node, batch]`` (float64), so that the node's value is ``v·exp(m)``. All-zero
 ``v`` with ``m = −∞`` is an impossible node. ``peak[node, batch]`` is the maximum a layer divided
-by; the backward pass treats it and ``m`` as constants: the two effects cancel.
+by; the backward pass treats it and ``m`` as constants: the two effects cancel. (The sums of a tree
+are not divided, where :mod:`einet.kernels.triton.tree` makes them: they need no maximum.)
 
 What runs backwards is the *flow* ``v·∂log P/∂v``, the posterior probability that a sample came
 through that entry. Flows stay in [0, 1] however small ``v`` is, a leaf's flow is its p_L, and one

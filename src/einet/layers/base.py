@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -45,7 +45,7 @@ class Values:
     top: Nodes
     fused: bool = False
     precision: str = "highest"
-    kept: dict[SumLayer, Tensor] = field(default_factory=dict)
+    kept: dict[nn.Module, Any] = field(default_factory=dict)
 
     def space(self, name: str) -> Nodes:
         """The nodes of a space by its name."""

@@ -14,6 +14,7 @@ from einet.kernels.streams import Beside
 from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.compiler import COMPILERS
+from einet.layers.tree import LinearTree, find_trees
 from einet.structures import RegionGraph
 
 __all__ = ["Circuit"]
@@ -64,6 +65,8 @@ class Circuit(nn.Module):
             layer.expect(reached, self.num_leaf_nodes)
             if layer.source == "body":
                 reached.update(layer.sources())
+        #: Runs of layers that the fused kernels serve together.
+        self.trees = nn.ModuleList(find_trees(layers))
         # Now rather than when it is asked for: threads would have to wait for each other there.
         self._passed_by = self._find_passed_by()
 
@@ -131,8 +134,27 @@ class Circuit(nn.Module):
 
     def fill_(self, weights: list[Tensor], values: Values, maximise: bool = False) -> None:
         """Fill ``values`` above the leaves."""
-        for layer, weight in zip(self.sum_layers, weights, strict=True):
-            layer.propagate(weight, values, maximise)
+        layers = self.sum_layers
+        for part, tree in self._parts(values, maximise):
+            if tree is None:
+                layers[part.start].propagate(weights[part.start], values, maximise)
+            else:
+                tree.propagate(weights[part], values)
+
+    def _parts(
+        self, values: Values, maximise: bool = False
+    ) -> list[tuple[slice, LinearTree | None]]:
+        """The layers, bottom up: one by one, or all of a tree where the fused kernels serve it."""
+        trees: list[LinearTree] = list(self.trees) if values.fused and not maximise else []  # type: ignore[arg-type]
+        starts = {tree.slots.start: tree for tree in trees}
+        parts: list[tuple[slice, LinearTree | None]] = []
+        number = 0
+        while number < len(self.layers):
+            tree = starts.get(number)
+            part = slice(number, number + 1) if tree is None else tree.slots
+            parts.append((part, tree))
+            number = part.stop
+        return parts
 
     def backpropagate_(
         self,
@@ -184,10 +206,13 @@ class Circuit(nn.Module):
         each: list[Statistic] = [None] * len(weights)
         if statistics is not None:
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
-        for layer, weight, statistic in reversed(
-            list(zip(self.sum_layers, weights, each, strict=True))
-        ):
-            rest = layer.backpropagate(weight, values, flow, statistic)
+        layers = self.sum_layers
+        for part, tree in reversed(self._parts(values)):
+            if tree is None:
+                at = part.start
+                rest = layers[at].backpropagate(weights[at], values, flow, each[at])
+            else:
+                rest = tree.backpropagate(weights[part], values, flow["body"], each[part])
             if rest is not None:
                 beside.run(rest)
         return flow["body"][: self.num_leaf_nodes, : self.num_leaves]

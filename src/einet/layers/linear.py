@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -82,6 +83,11 @@ class LinearLayer(ProductLayer):
 
     def sources(self) -> list[int]:
         return self._sources
+
+    def child_lists(self) -> list[list[int]]:
+        """The children of each sum."""
+        ends = self.ends.tolist()
+        return [self._sources[a:b] for a, b in pairwise(ends)]
 
     def propagate_torch(self, weight: Tensor, values: Values, out: Nodes, maximise: bool) -> None:
         kernel.linear_forward(weight, values.body, self._factors(), out, maximise)

@@ -183,9 +183,9 @@ class TestTable:
 
     @on_devices
     def test_more_states_than_fit_a_program(self, device: str, monkeypatch) -> None:
-        from einet.kernels.triton import leaf_table
+        from einet.kernels.triton import leaf_table_step
 
-        monkeypatch.setattr(leaf_table, "LARGEST_STEP", 16)
+        monkeypatch.setattr(leaf_table_step, "LARGEST_STEP", 16)
         x = torch.arange(18).view(9, 2) * 7 % 40
         Both(graph_of(1, 1), einet.Categorical(40), 3, device, x).all(x)
 

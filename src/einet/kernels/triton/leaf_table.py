@@ -1,7 +1,6 @@
 """Categorical leaves: a look-up of log p, and counts as products with one-hot vectors.
 
-Counts are products on tensor cores without any rounding of the operands: p is cut into three
-numbers of eleven bits each, and a one-hot vector needs but one.
+How counts are made exactly is said in :mod:`~einet.kernels.triton.leaf_table_step`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from einet.families import ExponentialFamily
 from einet.kernels.leaf_kernel import Added, FusedEvidence, FusedLeafKernel, Out, Pairs
-from einet.kernels.triton import leaf_evidence
+from einet.kernels.triton import leaf_evidence, leaf_table_step
 from einet.kernels.triton.leaf_common import (
     cdiv,
     forward_tile,
@@ -21,13 +20,11 @@ from einet.kernels.triton.leaf_common import (
     power_of_2,
     store_values,
 )
+from einet.kernels.triton.products import TINY, exact_dot, log_of
 
-__all__ = ["KERNEL", "LARGEST_STEP", "StatesKernel"]
-
-#: The largest number of states of which a program can hold whole tables.
-LARGEST_STEP = 1024
-# Rounds of Newton's method; no floors have needed as many yet.
-_ROUNDS = tl.constexpr(16)
+__all__ = ["KERNEL", "StatesKernel"]
+# States of which a program holds the whole table of some entries.
+_LARGEST_LOOK_UP = 1024
 
 
 @triton.jit
@@ -54,6 +51,48 @@ def _log_table(
         value = tl.log(tl.maximum(p, 2.2250738585072014e-308)) - normaliser[:, None]
         to = out + (pair * S + state)[None, :] * K + k[:, None]
         tl.store(to, value.to(tl.float32), mask=there)
+
+
+@triton.jit
+def _probabilities(
+    stored, columns, num_categories, out, pairs, K, S, BK: tl.constexpr, BS: tl.constexpr
+):
+    """p of all states, normalised, with entries last."""
+    pair = tl.program_id(0).to(tl.int64)
+    k = (tl.program_id(1) * BK + tl.arange(0, BK)).to(tl.int64)[:, None]
+    state = tl.arange(0, BS)[None, :]
+    count = tl.load(num_categories + tl.load(columns + pair)).to(tl.int32)
+    there = (k < K) & (state < count)
+    p = tl.load(stored + (k * pairs + pair) * S + state, mask=there, other=0.0)
+    p /= tl.maximum(tl.sum(p, 1)[:, None], TINY)
+    tl.store(out + (pair * S + state) * K + k, p, mask=there)
+
+
+@triton.jit
+def _look_up(
+    table, states, leaves, columns, v, v_node, v_k, m, m_node, K, batch, S,
+    BK: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    """Leaves of one variable: nothing is multiplied, and so no logarithm is needed but of m."""
+    leaf = tl.program_id(0).to(tl.int64)
+    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
+    column = tl.load(columns + leaf)
+    state = tl.load(states + column * batch + b, mask=b < batch, other=-1)
+    node = tl.load(leaves + leaf)
+    at = table + (leaf * S + state) * K
+    largest = tl.zeros([BB, 1], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)[None, :]
+        p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
+        largest = tl.maximum(largest, tl.max(p, 1)[:, None])
+    # A missing cell is 1 throughout.
+    scale = tl.where(state == -1, 1.0, largest)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)[None, :]
+        p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
+        value = tl.where(state == -1, 1.0, tl.div_rn(p, tl.maximum(scale, TINY) + 0.0 * p))
+        tl.store(v + node * v_node + k * v_k + b, value, mask=(b < batch) & (k < K))
+    tl.store(m + node * m_node + b, log_of(scale), mask=b < batch)
 
 
 @triton.jit
@@ -104,6 +143,9 @@ def _launch_forward(pairs: Pairs, states: Tensor, table: Tensor | None, out: Out
     """Log probabilities of a block of leaves; by another ``table[K, pairs, S]`` where given."""
     n, s, K, count = pairs.sizes
     batch, num_states = states.shape[1], pairs.stored.shape[-1]
+    if table is None and s == 1 and out.total is None and num_states <= _LARGEST_LOOK_UP:
+        _launch_look_up(pairs, states, out)
+        return
     if table is None:
         by_entry = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
         entries = min(16, power_of_2(K))
@@ -123,134 +165,65 @@ def _launch_forward(pairs: Pairs, states: Tensor, table: Tensor | None, out: Out
     )  # fmt: skip
 
 
-@triton.jit
-def _eleven_bits(x):
-    """``x`` with the bits cut off that tensor cores would not read."""
-    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+def _launch_look_up(pairs: Pairs, states: Tensor, out: Out) -> None:
+    n, _, K, count = pairs.sizes
+    batch, num_states = states.shape[1], pairs.stored.shape[-1]
+    table = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
+    size = power_of_2(num_states)
+    entries = min(32, power_of_2(K), max(1, 8192 // size))
+    launch(
+        _probabilities, (count, cdiv(K, entries)),
+        pairs.stored, pairs.columns, pairs.hyper["num_categories"], table,
+        count, K, num_states, BK=entries, BS=size, num_warps=4,
+    )  # fmt: skip
+    launch(
+        _look_up, (n, cdiv(batch, 32)),
+        table, states, pairs.leaves, pairs.columns,
+        out.v, *out.v.stride()[:2], out.m, out.m.stride(0), K, batch, num_states,
+        BK=min(128, power_of_2(K)), BB=32, num_warps=4,
+    )  # fmt: skip
 
 
 @triton.jit
 def _counts(
     flow, states, column, k, state, K, batch, BK: tl.constexpr, BS: tl.constexpr, BB: tl.constexpr
 ):
-    """Σ p over the samples in each state ``[BK, BS]``, and over all that were seen ``[BK]``."""
-    counts = tl.zeros([BK, BS], tl.float32)
-    known = tl.zeros([BK], tl.float32)
+    """Σ p over the samples in each state ``[BS, BK]``, and over all that were seen ``[1, BK]``."""
+    counts = tl.zeros([BS, BK], tl.float32)
+    known = tl.zeros([1, BK], tl.float32)
     for start in range(0, batch, BB):
         b = start + tl.arange(0, BB)
         x = tl.load(states + column * batch + b, mask=b < batch, other=-1)
-        there = (k < K)[:, None] & (b < batch)[None, :]
-        p = tl.load(flow + b[None, :], mask=there, other=0.0)
-        p = tl.where((x >= 0)[None, :], p, 0.0)
-        one_hot = (x[:, None] == state[None, :]).to(tl.float32)
-        high = _eleven_bits(p)
-        middle = _eleven_bits(p - high)
-        counts = tl.dot(high, one_hot, counts, input_precision="tf32")
-        counts = tl.dot(middle, one_hot, counts, input_precision="tf32")
-        counts = tl.dot(p - high - middle, one_hot, counts, input_precision="tf32")
-        known += tl.sum(p, 1)
+        p = tl.load(flow + b[:, None], mask=(k < K) & (x >= 0)[:, None], other=0.0)
+        counts = exact_dot(state == x[None, :], p, counts)
+        known += tl.sum(p, 0)[None, :]
     return counts, known
 
 
 @triton.jit
 def _add(
-    flow,
-    f_node,
-    f_k,
-    states,
-    leaves,
-    columns,
-    total,
-    weighted,
-    s,
-    K,
-    batch,
-    pairs,
-    S,
-    BK: tl.constexpr,
-    BS: tl.constexpr,
-    BB: tl.constexpr,
-):
+    flow, f_node, f_k, states, leaves, columns, total, weighted, s, K, batch, pairs, S,
+    BK: tl.constexpr, BS: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
     pair = tl.program_id(0).to(tl.int64)
-    k = tl.program_id(1) * BK + tl.arange(0, BK)
-    state = tl.program_id(2) * BS + tl.arange(0, BS)
+    k = tl.program_id(1) * BK + tl.arange(0, BK)[None, :]
+    state = tl.program_id(2) * BS + tl.arange(0, BS)[:, None]
     node = tl.load(leaves + pair // s)
     column = tl.load(columns + pair)
-    entry = flow + node * f_node + k[:, None] * f_k
+    entry = flow + node * f_node + k * f_k
     counts, known = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
     cell = k.to(tl.int64) * pairs + pair
     if tl.program_id(2) == 0:
         old = tl.load(total + cell, mask=k < K, other=0.0)
         tl.store(total + cell, old + known, mask=k < K)
-    to = weighted + cell[:, None] * S + state[None, :]
-    there = (k < K)[:, None] & (state < S)[None, :]
+    to = weighted + cell * S + state
+    there = (k < K) & (state < S)
     tl.store(to, tl.load(to, mask=there, other=0.0) + counts, mask=there)
-
-
-@triton.jit
-def _step(
-    flow,
-    f_node,
-    f_k,
-    states,
-    stored,
-    leaves,
-    columns,
-    num_categories,
-    min_probability,
-    step_size,
-    pseudo,
-    centres,
-    s,
-    K,
-    batch,
-    pairs,
-    S,
-    PRIOR: tl.constexpr,
-    BK: tl.constexpr,
-    BS: tl.constexpr,
-    BB: tl.constexpr,
-):
-    pair = tl.program_id(0).to(tl.int64)
-    k = tl.program_id(1) * BK + tl.arange(0, BK)
-    state = tl.arange(0, BS)
-    node = tl.load(leaves + pair // s)
-    column = tl.load(columns + pair)
-    entry = flow + node * f_node + k[:, None] * f_k
-    counts, _ = _counts(entry, states, column, k, state, K, batch, BK, BS, BB)  # pyright: ignore
-    if PRIOR:
-        # Zeros where a variable was never observed, so that nothing is added there.
-        centre = tl.load(centres + column * (S + 1) + state, mask=state < S, other=0.0)
-        counts += (tl.load(pseudo).to(tl.float64) * centre).to(tl.float32)[None, :]
-    valid = state < tl.load(num_categories + column).to(tl.int32)
-    least = tl.load(min_probability + column).to(tl.float32)
-    size = tl.load(step_size).to(tl.float32)
-    at = stored + (k.to(tl.int64) * pairs + pair)[:, None] * S + state[None, :]
-    there = (k < K)[:, None] & (state < S)[None, :]
-    old = tl.load(at, mask=there, other=0.0)
-    known = tl.sum(counts, 1)[:, None]
-    reached = known > 0
-    phi = old + size * (counts / tl.where(reached, known, 1.0) - old)
-    # The likeliest probabilities above their floors: families/simplex.py says how and why.
-    floor = tl.where(valid, least, 0.0)[None, :]
-    room = tl.maximum(1 - tl.sum(floor, 1)[:, None], 0.0)
-    shares = tl.where(valid[None, :], tl.maximum(phi, 0.0), 0.0)
-    largest = tl.max(shares, 1)[:, None]
-    shares = tl.where(largest > 0, shares / tl.where(largest > 0, largest, 1.0), floor)
-    u = 1 / tl.sum(shares, 1)[:, None]
-    for _ in range(_ROUNDS):
-        excess = tl.maximum(shares * u - floor, 0.0)
-        kept = tl.sum(tl.where(excess > 0, floor, 0.0), 1)[:, None]
-        above = tl.sum(excess, 1)[:, None]
-        u = tl.minimum(u, u * (room + kept) / tl.maximum(above + kept, 1e-37))
-    excess = tl.maximum(shares * u - floor, 0.0)
-    spread = room / tl.maximum(tl.sum(excess, 1)[:, None], 1e-37)
-    tl.store(at, excess * spread + floor, mask=there & reached)
 
 
 def _tile(K: int, num_states: int, batch: int) -> dict[str, int]:
     """Entries, states and samples of a program; products of matrices need 16 of each at least."""
-    states = max(16, min(LARGEST_STEP, power_of_2(num_states)))
+    states = max(16, power_of_2(num_states))
     entries = max(16, min(64, 8192 // states, power_of_2(K)))
     samples = max(16, min(32, 8192 // states, power_of_2(batch)))
     warps = max(1, min(8, entries * states // 512))
@@ -294,7 +267,7 @@ class StatesKernel(FusedLeafKernel):
         )  # fmt: skip
 
     def can_step(self, pairs: Pairs) -> bool:
-        return pairs.stored.shape[-1] <= LARGEST_STEP
+        return pairs.stored.shape[-1] <= leaf_table_step.LARGEST_STEP
 
     def step(
         self,
@@ -304,17 +277,7 @@ class StatesKernel(FusedLeafKernel):
         step_size: Tensor,
         added: Added | None,
     ) -> None:
-        _, s, K, count = pairs.sizes
-        S, batch = pairs.stored.shape[-1], evidence.batch
-        tile = _tile(K, S, batch)
-        launch(
-            _step, (count, cdiv(K, tile["BK"])),
-            flow, *flow.stride()[:2], evidence.cells, pairs.stored, pairs.leaves, pairs.columns,
-            pairs.hyper["num_categories"], pairs.hyper["min_probability"], step_size,
-            step_size if added is None else added.count,
-            step_size if added is None else added.centres,
-            s, K, batch, count, S, PRIOR=added is not None, **tile,
-        )  # fmt: skip
+        leaf_table_step.step(pairs, evidence, flow, step_size, added)
 
 
 KERNEL = StatesKernel()

@@ -25,7 +25,7 @@ from torch import Tensor
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
 
-__all__ = ["LinearEdges", "backward", "forward", "product", "scaled", "upper"]
+__all__ = ["LinearEdges", "backward", "forward", "highest", "power", "product", "scaled", "upper"]
 
 # The exponent of a product that is 0 throughout: below all others, and its differences fit 32 bits.
 _NEVER = tl.constexpr(-(1 << 30))

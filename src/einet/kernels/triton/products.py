@@ -22,7 +22,7 @@ import os
 import triton
 import triton.language as tl
 
-__all__ = ["PRECISIONS", "TINY", "dot", "log_of", "padded", "split"]
+__all__ = ["PRECISIONS", "TINY", "dot", "exact_dot", "log_of", "padded", "split"]
 
 #: Precision modes and how kernels know them.
 PRECISIONS = {"highest": 0, "high": 1, "medium": 2}
@@ -67,6 +67,27 @@ def dot(a, b, total, PRECISION: tl.constexpr):
             total = tl.dot(a_near, b_rest, total, input_precision="tf32")
         total = tl.dot(a_near, b_near, total, input_precision="tf32")
     return total
+
+
+@triton.jit
+def exact_dot(chosen, x, total):
+    """``total + chosen @ x`` for a mask of zeros and ones, without rounding of float32 ``x``.
+
+    Three bf16 numbers hold all 24 bits of x.
+    """
+    near = x.to(tl.bfloat16)
+    rest = x - near.to(tl.float32)
+    middle = rest.to(tl.bfloat16)
+    last = (rest - middle.to(tl.float32)).to(tl.bfloat16)
+    if _INTERPRETED:
+        # Triton's interpreter has no products of bf16; in float32 they are the same.
+        ones = chosen.to(tl.float32)
+        near, middle, last = near.to(tl.float32), middle.to(tl.float32), last.to(tl.float32)
+    else:
+        ones = chosen.to(tl.bfloat16)
+    total = tl.dot(ones, last, total)
+    total = tl.dot(ones, middle, total)
+    return tl.dot(ones, near, total)
 
 
 @triton.jit

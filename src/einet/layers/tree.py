@@ -1,0 +1,163 @@
+"""Linear layers of a tree, one above the other, that the fused kernels serve in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from einet.kernels.update import Statistic, Step
+from einet.layers.base import SumLayer, Values
+from einet.layers.linear import LinearLayer
+
+if TYPE_CHECKING:
+    # Triton may not be installed.
+    from einet.kernels.triton.tree import TreeEdges, Weights
+
+__all__ = ["LinearTree", "find_trees"]
+
+# A single layer has its own kernels, which serve it as well.
+_FEWEST_LAYERS = 2
+
+
+def find_trees(layers: Sequence[SumLayer]) -> list[LinearTree]:
+    """Runs of linear layers in which no node has two parents, bottom up."""
+    trees, begin = [], 0
+    while begin < len(layers):
+        end = begin
+        read: set[int] = set()
+        while end < len(layers) and _joins(layers[begin], layers[end], read):
+            read.update(layers[end].sources())
+            end += 1
+        if end - begin >= _FEWEST_LAYERS:
+            trees.append(LinearTree(layers[begin:end], begin))  # type: ignore[arg-type]
+        begin = max(end, begin + 1)
+    return trees
+
+
+def _joins(first: SumLayer, layer: SumLayer, read: set[int]) -> bool:
+    """Whether a layer belongs to the tree that begins with the first one."""
+    if not (isinstance(first, LinearLayer) and isinstance(layer, LinearLayer)):
+        return False
+    sizes = (layer.num_inputs, layer.num_outputs, layer.target)
+    # What some other layer has written gradients for is not this one's alone.
+    return sizes == (first.num_inputs, first.num_outputs, "body") and (
+        layer.first and read.isdisjoint(layer.sources())
+    )
+
+
+class LinearTree(nn.Module):
+    """Layers ``begin`` and following of a circuit, whose sums make up trees.
+
+    It has no parameters: the layers keep theirs. Sum s is node ``first_sum + s`` of the body.
+
+    Args:
+        layers: Linear layers of equal size, one above the other.
+        begin: The number of the first of them.
+    """
+
+    children_index: Tensor
+    ends: Tensor
+    parents: Tensor
+    order: Tensor
+
+    def __init__(self, layers: Sequence[LinearLayer], begin: int) -> None:
+        super().__init__()
+        self.slots = slice(begin, begin + len(layers))
+        self.first_sum, self.num_leaf_nodes = layers[0].start, layers[0].num_leaf_nodes
+        self.num_inputs, self.num_outputs = layers[0].num_inputs, layers[0].num_outputs
+        self._rows = [layer.num_nodes for layer in layers]
+        lists = [nodes for layer in layers for nodes in layer.child_lists()]
+        parents = [-1] * len(lists)
+        for number, nodes in enumerate(lists):
+            for node in nodes:
+                if node >= self.first_sum:
+                    parents[node - self.first_sum] = number
+        depth = [0] * len(lists)
+        # Parents come after their children.
+        for number in reversed(range(len(lists))):
+            if parents[number] >= 0:
+                depth[number] = depth[parents[number]] + 1
+        # Those first that are furthest from the top: most has to wait for them.
+        order = sorted(range(len(lists)), key=lambda number: (-depth[number], number))
+        counts = torch.tensor([0, *map(len, lists)])
+        plan = {
+            "children_index": torch.tensor([node for nodes in lists for node in nodes]),
+            "ends": counts.cumsum(0),
+            "parents": torch.tensor(parents),
+            "order": torch.tensor(order),
+        }
+        for name, numbers in plan.items():
+            self.register_buffer(name, numbers, persistent=False)
+        self._at_once = 2 if len(self.children_index) <= 2.5 * len(lists) else 4
+        self._places: dict[tuple[int, ...], Tensor] = {}
+
+    def _edges(self) -> TreeEdges:
+        from einet.kernels.triton.tree import TreeEdges
+
+        return TreeEdges(
+            self.children_index, self.ends, self.parents, self.order,
+            self.first_sum, self.num_leaf_nodes, self._at_once,
+        )  # fmt: skip
+
+    def _weights(self, tensors: list[Tensor]) -> Weights:
+        """Tensors of all layers as the kernels find them."""
+        from einet.kernels.triton.tree import Weights
+
+        size = self.num_inputs * self.num_outputs
+        base = tensors[0]
+        key = tuple(tensor.data_ptr() for tensor in tensors)
+        offsets = self._places.get(key)
+        if offsets is None or offsets.device != base.device:
+            begins = [(at - key[0]) // base.element_size() for at in key]
+            places = [
+                begin + size * row
+                for begin, rows in zip(begins, self._rows, strict=True)
+                for row in range(rows)
+            ]
+            offsets = torch.tensor(places, device=base.device)
+            # Parameters and statistics; what a gradient step brings is elsewhere every time.
+            if len(self._places) >= 4:
+                self._places = {}
+            self._places[key] = offsets
+        return Weights(base, offsets, self.num_outputs, self.num_inputs, tensors)
+
+    def propagate(self, weights: list[Tensor], values: Values) -> None:
+        """Compute the nodes of all layers by the fused kernels."""
+        from einet.kernels.triton import tree
+
+        own = self._weights([weight.contiguous() for weight in weights])
+        like, batch = values.body.v, values.body.v.shape[-1]
+        products = values.kept[self] = tree.Products.empty(len(self.parents), own, like, batch)
+        tree.forward(own, values.body, self._edges(), products, values.precision)
+
+    def backpropagate(
+        self,
+        weights: list[Tensor],
+        values: Values,
+        flow: Tensor,
+        statistics: list[Statistic],
+    ) -> Callable[[], None] | None:
+        """From gradients of the topmost sums to those of all, and flows into leaves.
+
+        What is returned takes the statistics of weights; nothing below need wait for it.
+        """
+        from einet.kernels.triton import tree, tree_weights
+
+        own, edges = self._weights([weight.contiguous() for weight in weights]), self._edges()
+        products, precision = values.kept[self], values.precision
+        tree.backward(own, values.body, edges, products, flow, precision)
+        first = statistics[0]
+        if first is None:
+            return None
+        if isinstance(first, Step):
+            base = weights[0]
+            size, pseudo = first.on(base), first.pseudo_on(base)
+            return partial(
+                tree_weights.step, own, values.body, edges, products, flow, size, precision, pseudo
+            )
+        into = self._weights(statistics)  # type: ignore[arg-type]
+        return partial(tree_weights.statistics, into, values.body, edges, products, flow, precision)
