@@ -3,7 +3,13 @@ import math
 import pytest
 import torch
 
-from einet.families.arithmetic import from_interval, log_standard_gamma, softplus, to_interval
+from einet.families.arithmetic import (
+    from_interval,
+    log_standard_gamma,
+    softplus,
+    to_interval,
+    within,
+)
 
 
 def test_softplus_keeps_its_digits():
@@ -34,3 +40,13 @@ def test_logarithms_of_gamma_variates():
     error = drawn.std(0) / math.sqrt(20_000)
     assert ((drawn.mean(0) - torch.digamma(shape[0])).abs() < 4 * error).all()
     torch.testing.assert_close(drawn.var(0), torch.polygamma(1, shape[0]), rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("largest", [1e30, 1.0, 2.0**32, 0.1])
+def test_within_a_limit_that_the_type_cannot_hold(largest: float, dtype: torch.dtype) -> None:
+    x = torch.tensor([-math.inf, -3 * largest, 0.5 * largest, largest, math.inf], dtype=dtype)
+    found = within(x, largest).double()
+    assert (found.abs() <= largest).all()
+    torch.testing.assert_close(found[2].item(), 0.5 * largest, rtol=1e-7, atol=0)
+    assert found[-1] >= largest * (1 - 1e-7)

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import einet
 from einet.families import Bernoulli, Binomial, Poisson
 
 
@@ -79,3 +80,18 @@ def test_draws_stay_within_the_support_when_they_are_rounded():
     assert (x.double() <= n).all()
     most = Poisson().sample(torch.full((500, 1), 2.0**32), torch.Generator().manual_seed(0))
     assert most.max() == 2.0**32
+
+
+@pytest.mark.parametrize("family", [einet.Binomial(100_000_000, 1e-12), einet.Bernoulli(1e-12)])
+def test_no_probability_is_rounded_to_one(family: einet.ExponentialFamily) -> None:
+    """In float32 nothing lies between 1 - 6e-8 and 1, which would be certainty."""
+    model = einet.Einet(einet.random_trees(2, 1, 1), family, 2, dtype=torch.float32)
+    x = torch.full((5, 2), float((family.num_states or 2) - 1))
+    model.initialize(x)
+    for _ in range(3):
+        model.em_step(x)
+        stored = model.leaf.leaf_blocks[0].stored
+        assert (stored < 1).all()
+    with einet.unconstrained(model):
+        assert (model.leaf.leaf_blocks[0].stored < 1).all()
+    assert model.log_prob(torch.zeros(1, 2)).isfinite().all()

@@ -13,7 +13,7 @@ def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Campaign:
     option = request.config.getoption
     kept, results = option("--fuzz-failures"), option("--fuzz-results")
     return Campaign(
-        Path(kept) if kept else tmp_path,
+        Path(kept).resolve() if kept else tmp_path,
         seconds=option("--fuzz-seconds"),
         seed=option("--fuzz-seed"),
         only=option("--fuzz-case"),

@@ -80,5 +80,5 @@ def _initialize_block(
         rows = anchors[entries].unsqueeze(-1).expand(-1, *columns.shape)
         share = _TOWARDS_A_ROW * observed[rows, columns].double().unsqueeze(-1)
         towards = phi + share * (family.T(x[rows, columns]) - phi)
-        new = block.from_phi(towards.flatten(1, 2)).to(block.stored.dtype)
+        new = block.from_phi(towards.flatten(1, 2))
         block.stored[entries] = torch.where(known, new, block.stored[entries])

@@ -116,5 +116,5 @@ def _move(
     moved = tree[block.leaves].repeat_interleave(block.columns.shape[1]) & is_known
     old = block.stored[: len(phi)]
     new = torch.lerp(block.family.phi_of(old.double()), phi[:, columns], _SHARE_OF_LEAVES)
-    new = block.from_phi(new).to(old.dtype)
+    new = block.from_phi(new)
     block.stored[: len(phi)] = torch.where(moved.unsqueeze(-1), new, old)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 __all__ = [
+    "below_one",
     "finite",
     "from_interval",
     "is_whole",
@@ -16,6 +19,7 @@ __all__ = [
     "representable",
     "softplus",
     "to_interval",
+    "within",
 ]
 
 # Unconstrained parameters are used within ±40: exp(−40) is nothing beside any sensible bound, and
@@ -30,6 +34,24 @@ def finite(x: Float[Tensor, "*batch"], power: int = 2) -> Float[Tensor, "*batch"
     """
     farthest = 0.1 * torch.finfo(x.dtype).max ** (1 / power)
     return x.clamp(-farthest, farthest)
+
+
+def within(x: Float[Tensor, "*batch"], largest: float) -> Float[Tensor, "*batch"]:
+    """``x`` between ±``largest``, whatever its type: 1e30 is rounded up in float32.
+
+    >>> bool(within(torch.tensor(2e30), 1e30).double() <= 1e30)
+    True
+    """
+    return x.clamp(-_end(largest, x.dtype), _end(largest, x.dtype))
+
+
+@cache
+def _end(largest: float, dtype: torch.dtype) -> float:
+    """The largest number of a type that is not above a limit."""
+    number = torch.tensor(largest, dtype=dtype)
+    if number.item() > largest:
+        number = number.nextafter(torch.zeros_like(number))
+    return number.item()
 
 
 def is_whole(x: Float[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
@@ -53,6 +75,15 @@ def probability_bounds(floor: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """The interval [floor, 1 − floor] in the type of ``like``, without 1 where that rounds to 1."""
     low = floor.to(like)
     return low, (1 - low).clamp(max=1 - torch.finfo(like.dtype).eps / 2)
+
+
+def below_one(p: Float[Tensor, "*batch"], dtype: torch.dtype) -> Float[Tensor, "*batch"]:
+    """Probabilities below 1 in another type, without 1 where they round to 1.
+
+    >>> below_one(torch.tensor(1 - 1e-12, dtype=torch.float64), torch.float32) < 1
+    tensor(True)
+    """
+    return p.to(dtype).clamp(max=1 - torch.finfo(dtype).eps / 2)
 
 
 def representable(

@@ -136,6 +136,15 @@ class ExponentialFamily(ABC):
     def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         """The nearest stored parameters inside the family's bounds; applied after every M-step."""
 
+    def rounded(
+        self, parameters: Float[Tensor, "*batch P"], dtype: torch.dtype
+    ) -> Float[Tensor, "*batch P"]:
+        """Stored parameters in the type that they are kept in.
+
+        A family overrides it where rounding could leave its bounds, as of a probability to 1.
+        """
+        return parameters.to(dtype)
+
     @abstractmethod
     def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         """Stored parameters from unconstrained reals (differentiable): for gradient learning."""

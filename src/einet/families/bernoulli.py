@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.families.arithmetic import (
+    below_one,
     from_interval,
     logit,
     probability_bounds,
@@ -77,6 +78,11 @@ class Bernoulli(ExponentialFamily):
     def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         low, high = probability_bounds(self.min_probability, parameters)
         return parameters[..., 0].clamp(low, high).unsqueeze(-1)
+
+    def rounded(
+        self, parameters: Float[Tensor, "*batch P"], dtype: torch.dtype
+    ) -> Float[Tensor, "*batch P"]:
+        return below_one(parameters, dtype)
 
     def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         low, high = probability_bounds(self.min_probability, raw)

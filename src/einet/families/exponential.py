@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, to_interval
+from einet.families.arithmetic import finite, from_interval, to_interval, within
 from einet.families.base import ExponentialFamily
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
 from einet.families.registry import register
@@ -116,12 +116,12 @@ class Exponential(ExponentialFamily):
     ) -> Float[Tensor, "*batch"]:
         mean = self.mean(parameters)
         drawn = torch.empty_like(mean).exponential_(generator=generator) * mean
-        return drawn.clamp(max=self.largest)
+        return within(drawn, self.largest)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         # In float64, whose range the product of the two does not leave.
         mean = parameters[..., 0].double() * self.scale
-        return mean.clamp(max=self.largest).to(parameters)
+        return within(mean.to(parameters), self.largest)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.mean(parameters).square()

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, log_standard_gamma, to_interval
+from einet.families.arithmetic import finite, from_interval, log_standard_gamma, to_interval, within
 from einet.families.base import ExponentialFamily
 from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper, check_order
@@ -148,12 +148,12 @@ class Gamma(ExponentialFamily):
     ) -> Float[Tensor, "*batch"]:
         shape = parameters[..., 0]
         drawn = log_standard_gamma(shape, generator).exp() / shape * self.mean(parameters)
-        return drawn.clamp(torch.finfo(drawn.dtype).tiny, self.largest)
+        return within(drawn, self.largest).clamp(min=torch.finfo(drawn.dtype).tiny)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         # In float64, whose range the product of the two does not leave.
         mean = parameters[..., 1].double() * self.scale
-        return mean.clamp(max=self.largest).to(parameters)
+        return within(mean.to(parameters), self.largest)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.mean(parameters).square() / parameters[..., 0]

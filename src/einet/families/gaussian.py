@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, to_interval
+from einet.families.arithmetic import finite, from_interval, to_interval, within
 from einet.families.base import ExponentialFamily, as_values
 from einet.families.centring import variance_of
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
@@ -166,11 +166,11 @@ class Gaussian(ExponentialFamily):
         mean, variance = parameters.unbind(-1)
         noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         drawn = (mean + noise * variance.sqrt()) * self.scale.to(mean) + self.location.to(mean)
-        return drawn.clamp(-self.largest, self.largest)
+        return within(drawn, self.largest)
 
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         mean = parameters[..., 0] * self.scale.to(parameters) + self.location.to(parameters)
-        return mean.clamp(-self.largest, self.largest)
+        return within(mean, self.largest)
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         scale = self.scale.to(parameters)

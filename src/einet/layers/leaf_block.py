@@ -220,9 +220,10 @@ class LeafBlock(nn.Module):
         return family.log_prob(family.mode(stored), stored)
 
     def from_phi(self, phi: Float[Tensor, "*K pairs S"]) -> Float[Tensor, "*K pairs P"]:
-        """Stored parameters for given expectation parameters of all pairs."""
+        """Stored parameters for given expectation parameters of all pairs, as they are kept."""
         family = self.family
-        return family.project(family.store(phi.to(self.columns.device)))
+        new = family.project(family.store(phi.to(self.columns.device)))
+        return family.rounded(new, self.stored.dtype)
 
     @property
     def is_centred(self) -> bool:

@@ -77,11 +77,11 @@ def next_parameters(
     phi = torch.where(reached, torch.lerp(phi, statistic.sums / total, step_size), phi)
     new = family.store(phi)
     if origin is None:
-        new = family.project(new).to(old.dtype)
+        new = family.rounded(family.project(new), old.dtype)
     else:
         # Rounded first, as the best variance is the one about the mean that is kept.
         new = family.project(seen_from(new, -origin)).to(old.dtype).double()
-        new = family.project(refitted(new, phi, origin)).to(old.dtype)
+        new = family.rounded(family.project(refitted(new, phi, origin)), old.dtype)
     keep = reached
     if not isinstance(step_size, Tensor) and step_size == 1:
         keep = reached & ~_falls(family, before, _seen(new.double(), origin), statistic)

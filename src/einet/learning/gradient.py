@@ -58,7 +58,8 @@ class _Constrained(nn.Module):
         self._block = (block,)
 
     def forward(self, raw: Tensor) -> Tensor:
-        return self._block[0].family.constrain(raw.double()).to(raw.dtype)
+        family = self._block[0].family
+        return family.rounded(family.constrain(raw.double()), raw.dtype)
 
     def right_inverse(self, stored: Tensor) -> Tensor:
         family = self._block[0].family

@@ -78,11 +78,14 @@ class ZipSource(FileSource):
         try:
             with self._lock:
                 return self._unpacked(number, most)
-        except (ImageError, MemoryError):
+        except ImageError:
             raise
         except Exception as error:
-            # zipfile raises what it and the decompressors stumble over, which can be anything.
-            raise ImageError(f"{self.describe(number)} cannot be unpacked: {error}") from error
+            # zipfile raises what it and the decompressors stumble over, which can be anything, a
+            # MemoryError among it: LZMA files declare how much memory to unpack them with.
+            raise ImageError(
+                f"{self.describe(number)} cannot be unpacked: {str(error) or type(error).__name__}"
+            ) from error
 
     def _unpacked(self, number: int, most: int) -> bytes:
         member = self._archive.getinfo(self.names[number])
