@@ -21,7 +21,9 @@ _BEGIN, _END = "<!-- attacks -->\n", "\n<!-- /attacks -->"
 #: What each campaign tries, by its name.
 ATTACKS = {
     "blind_damage": "model files with bits flipped, bytes replaced, cut off or added",
-    "damage_that_the_checksum_does_not_know_of": "model files changed in their parts, under the checksum of before",
+    "damage_that_the_checksum_does_not_know_of": (
+        "model files changed in their parts, under the checksum of before"
+    ),
     "hostile_files": "model files changed in their parts, with a checksum that fits",
     "hostile_files_unsigned": "the same without a checksum, as earlier releases wrote them",
     "killed_while_saving": "processes killed while they save over a file",
