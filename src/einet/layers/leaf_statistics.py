@@ -99,13 +99,24 @@ def _falls(
     family: ExponentialFamily, before: Tensor, after: Tensor, statistic: LeafStatistics
 ) -> Tensor:
     """Where θ·ΣpT − A Σp is lower after than before, by more than its rounding error."""
-    values, errors = [], []
-    for parameters in (before, after):
-        theta = family.theta_of(parameters)
-        terms = torch.cat(
-            [theta * statistic.sums, (family.A(theta) * -statistic.total)[..., None]], -1
-        )
-        values.append(terms.sum(-1, keepdim=True))
-        errors.append(terms.abs().sum(-1, keepdim=True))
-    rounding = _ULPS * torch.finfo(torch.float64).eps * (errors[0] + errors[1])
-    return ~(values[1] >= values[0] - rounding) & values[0].isfinite()
+    first, second = (_objective(family, parameters, statistic) for parameters in (before, after))
+    lower = ~(second >= first) & first.isfinite()
+    # Mostly there is none, and then nobody need know how exact that is.
+    if not lower.is_cuda and not bool(lower.any()):
+        return lower.unsqueeze(-1)
+    error = sum(
+        _objective(family, parameters, statistic, of_terms=True) for parameters in (before, after)
+    )
+    rounding = _ULPS * torch.finfo(torch.float64).eps * error
+    return (lower & ~(second >= first - rounding)).unsqueeze(-1)
+
+
+def _objective(
+    family: ExponentialFamily, parameters: Tensor, statistic: LeafStatistics, of_terms: bool = False
+) -> Tensor:
+    """θ·ΣpT − A Σp, or what the absolute values of its terms add up to."""
+    theta = family.theta_of(parameters)
+    products, offset = theta * statistic.sums, family.A(theta) * statistic.total
+    if of_terms:
+        return products.abs().sum(-1) + offset.abs()
+    return products.sum(-1) - offset
