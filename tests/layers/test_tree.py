@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import einet
 from einet.layers.tree import find_trees
@@ -104,7 +106,7 @@ def test_outer_products_stay_alone():
 @on_models
 def test_densities_statistics_and_steps(device, graph, num_sums, family):
     pair = twins(graph, num_sums, family, device)
-    x = pair.rows(37 if device == "cpu" else 300)
+    x = pair.rows(19 if device == "cpu" else 300)
     pair.densities(x)
     pair.statistics(x, twice=True)
     for size in (0.4, 1.0):
@@ -119,6 +121,22 @@ def test_gradients_and_queries(device, graph, num_sums, family):
     x = pair.rows(9)
     pair.gradients(x)
     pair.queries(x, pair.exact.sample(9, seed=3))
+
+
+@interpreted
+@settings(max_examples=5)
+@given(
+    parents=st.lists(st.integers(0, 30), min_size=2, max_size=9),
+    num_sums=st.integers(1, 20),
+    rows=st.integers(1, 40),
+    seed=st.integers(0, 99),
+)
+def test_random_trees(parents: list[int], num_sums: int, rows: int, seed: int):
+    graph = hidden_tree([parent % (i + 1) for i, parent in enumerate(parents)])
+    pair = Twins(graph, einet.Categorical(3), num_sums, "cpu", sums="linear", seed=seed)
+    x = pair.rows(rows, seed=seed)
+    pair.densities(x)
+    pair.step(x, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +161,7 @@ def test_a_step_repeats_bit_by_bit(device):
     results = []
     for _ in range(2):
         pair = twins(BUSHY, 6, "table", device)
-        x = pair.rows(40)
+        x = pair.rows(20)
         with engine(device):
             for _ in range(3):
                 pair.model.em_step(pair.on(x), step_size=0.3)

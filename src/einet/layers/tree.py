@@ -15,7 +15,7 @@ from einet.layers.linear import LinearLayer
 
 if TYPE_CHECKING:
     # Triton may not be installed.
-    from einet.kernels.triton.tree import TreeEdges, Weights
+    from einet.kernels.triton.tree_parts import TreeEdges, Weights
 
 __all__ = ["LinearTree", "find_trees"]
 
@@ -96,7 +96,7 @@ class LinearTree(nn.Module):
         self._places: dict[tuple[int, ...], Tensor] = {}
 
     def _edges(self) -> TreeEdges:
-        from einet.kernels.triton.tree import TreeEdges
+        from einet.kernels.triton.tree_parts import TreeEdges
 
         return TreeEdges(
             self.children_index, self.ends, self.parents, self.order,
@@ -105,7 +105,7 @@ class LinearTree(nn.Module):
 
     def _weights(self, tensors: list[Tensor]) -> Weights:
         """Tensors of all layers as the kernels find them."""
-        from einet.kernels.triton.tree import Weights
+        from einet.kernels.triton.tree_parts import Weights
 
         size = self.num_inputs * self.num_outputs
         base = tensors[0]
@@ -130,9 +130,9 @@ class LinearTree(nn.Module):
         from einet.kernels.triton import tree
 
         own = self._weights([weight.contiguous() for weight in weights])
-        like, batch = values.body.v, values.body.v.shape[-1]
-        products = values.kept[self] = tree.Products.empty(len(self.parents), own, like, batch)
-        tree.forward(own, values.body, self._edges(), products, values.precision)
+        edges, nodes = self._edges(), values.body
+        products = values.kept[self] = tree.empty_products(own, edges, nodes)
+        tree.forward(own, nodes, edges, products, values.precision)
 
     def backpropagate(
         self,

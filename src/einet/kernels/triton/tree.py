@@ -13,26 +13,33 @@ one program, in a fixed order.
 Values are kept as ``(v, m)`` with v·exp(m) as everywhere (:mod:`einet.kernels.nodes`), but are not
 divided by their maximum: products of children carry an exponent for each entry, which takes care of
 all scales. Weights being bounded below, the largest of K sums is never tiny. The products are kept
-for the way down and for the statistics of weights: see :class:`Products`.
+for the way down and for the statistics of weights (``Products`` in ``tree_parts.py``).
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from einet.kernels.nodes import Nodes
-from einet.kernels.triton.linear import highest, power, product, scaled
+from einet.kernels.triton.linear import highest, product, scaled
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
+from einet.kernels.triton.tree_parts import (
+    Products,
+    TreeEdges,
+    Weights,
+    new_counters,
+    programs,
+    rescaled,
+    signal,
+    wait,
+)
 
-__all__ = ["Products", "TreeEdges", "Weights", "backward", "forward", "rescaled"]
+__all__ = ["backward", "empty_products", "forward"]
 
 _NEVER = tl.constexpr(-(1 << 30))
 _LOG_2 = tl.constexpr(0.6931471805599453)
@@ -40,115 +47,14 @@ _LOG_2 = tl.constexpr(0.6931471805599453)
 _HUGE = tl.constexpr(1e38)
 
 
-@dataclass
-class TreeEdges:
-    """The sums of a tree: nodes ``first_sum`` and following, each with children below it.
-
-    Attributes:
-        children: The children of each sum, row by row; no node is a child of two sums.
-        ends: Where each row begins in ``children``, and where the last one ends.
-        parents: The sum that each sum is a child of; −1 where it is none of these.
-        order: The sums, every one after its children.
-        first_sum: The node of the first sum.
-        num_leaf_nodes: Nodes with smaller numbers are leaves.
-        at_once: Values of so many children are loaded side by side.
-    """
-
-    children: Int[Tensor, " edges"]
-    ends: Int[Tensor, " sums_1"]
-    parents: Int[Tensor, " sums"]
-    order: Int[Tensor, " sums"]
-    first_sum: int
-    num_leaf_nodes: int
-    at_once: int = 2
-
-    def __len__(self) -> int:
-        return len(self.parents)
-
-
-@dataclass
-class Weights:
-    """The weights ``[K_out, I]`` of every sum: sum s has them at ``offsets[s]`` numbers from base.
-
-    They lie in tensors of several layers, which ``tensors`` keeps alive.
-    """
-
-    base: Tensor
-    offsets: Int[Tensor, " sums"]
-    num_outputs: int
-    num_inputs: int
-    tensors: list[Tensor]
-
-
-@dataclass
-class Products:
-    """What the sums are sums of: ``p[sum, entry, sample]``, made ``group`` entries at a time.
-
-    Those of a group are divided by a power of two such that the largest product so far is in
-    [1, 2). Its exponent is kept, so that in the end all can be divided by that of the last group.
-    """
-
-    p: Float[Tensor, "sums I batch"]
-    exponents: Int[Tensor, "sums groups batch"]
-    group: int
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of all of them."""
-        return self.p.nbytes + self.exponents.nbytes
-
-    @classmethod
-    def empty(cls, sums: int, weights: Weights, like: Float[Tensor, "..."], batch: int) -> Products:
-        """Products yet to be written."""
-        group = _forward_tiles(weights.num_outputs, weights.num_inputs)["GROUP"]
-        groups = triton.cdiv(weights.num_inputs, group)
-        return cls(
-            like.new_empty(sums, weights.num_inputs, batch),
-            like.new_empty(sums, groups, batch, dtype=torch.int32),
-            group,
-        )
-
-
-# -- who is next, and who is done ------------------------------------------------------------------
-
-
-@triton.jit
-def _wait(done, count):
-    """Return once the counter has reached a number, and see what was written before."""
-    reached = tl.atomic_add(done, 0, sem="acquire")
-    while reached < count:
-        reached = tl.atomic_add(done, 0, sem="acquire")
-
-
-@triton.jit
-def _signal(done):
-    """Count one more, after all that this program has written."""
-    tl.debug_barrier()
-    tl.atomic_add(done, 1, sem="release")
-
-
-def _programs(like: Tensor, tasks: int, each: int) -> int:
-    """As many programs as run at once, ``each`` on a multiprocessor."""
-    if not like.is_cuda:
-        return 1
-    return min(tasks, each * _multiprocessors(like.device))
-
-
-_counts: dict[torch.device, int] = {}
-
-
-def _multiprocessors(device: torch.device) -> int:
-    if device not in _counts:
-        _counts[device] = torch.cuda.get_device_properties(device).multi_processor_count
-    return _counts[device]
-
-
-def _counters(like: Tensor, sums: int, blocks: int) -> Tensor:
-    """Of tasks handed out, and of tasks done for each sum and block of samples."""
-    return torch.zeros(1 + sums * blocks, dtype=torch.int32, device=like.device)
-
-
 # -- upwards ---------------------------------------------------------------------------------------
+
+
+def empty_products(weights: Weights, edges: TreeEdges, nodes: Nodes) -> Products:
+    """Room for the products of all sums, as :func:`forward` makes them."""
+    inputs, batch = weights.num_inputs, nodes.v.shape[-1]
+    group = _forward_tiles(weights.num_outputs, inputs)["GROUP"]
+    return Products.empty(len(edges), inputs, batch, group, nodes.v)
 
 
 def forward(
@@ -165,8 +71,8 @@ def forward(
     blocks = triton.cdiv(batch, tiles["B_BLOCK"])
     parts = triton.cdiv(weights.num_outputs, tiles["K_BLOCK"])
     tasks = len(edges) * blocks * parts
-    counters = _counters(nodes.v, len(edges), blocks)
-    _forward[(_programs(nodes.v, tasks, each),)](
+    counters = new_counters(nodes.v, len(edges), blocks)
+    _forward[(programs(nodes.v, tasks, each),)](
         weights.base, weights.offsets, nodes.v, nodes.m, edges.children, edges.ends, edges.order,
         products.p, products.exponents, counters, batch,
         nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, tasks,
@@ -184,18 +90,6 @@ def _forward_tiles(outputs: int, inputs: int) -> dict:
     if max(K, I) <= 128:
         return tiles | {"B_BLOCK": 32, "EACH": 2, "num_warps": 4}
     return tiles | {"B_BLOCK": 32, "EACH": 1, "num_warps": 8}
-
-
-@triton.jit
-def rescaled(p, exponents, row, i, b, here, B, num_inputs: tl.constexpr, GROUP: tl.constexpr):
-    """Products as they were kept, divided by the largest of all their groups."""
-    groups: tl.constexpr = (num_inputs + GROUP - 1) // GROUP
-    if groups > 1:
-        at = exponents + row * groups * B
-        own = tl.load(at + ((i // GROUP) * B + b), mask=here, other=0)
-        # An exponent never falls from one group to the next.
-        p *= power(own - tl.load(at + ((groups - 1) * B + b), mask=here, other=0))
-    return p
 
 
 @triton.jit
@@ -225,7 +119,7 @@ def _forward(
         for edge in range(first, last):
             below = tl.load(children + edge) - first_sum
             if below >= 0:
-                _wait(done + below * blocks + block, parts)
+                wait(done + below * blocks + block, parts)
         b = block * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
         inside = b < B
         products_at = products + row * num_inputs * B
@@ -266,7 +160,7 @@ def _forward(
             for edge in range(first, last):
                 scale += tl.load(m + tl.load(children + edge) * B + at, mask=at < B, other=0.0)
             tl.store(m + (row + first_sum) * B + at, scale, mask=at < B)
-        _signal(done + row * blocks + block)
+        signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)
 
 
@@ -291,8 +185,8 @@ def backward(
     blocks = triton.cdiv(batch, tiles["B_BLOCK"])
     parts = triton.cdiv(weights.num_inputs, tiles["I_BLOCK"])
     tasks = len(edges) * blocks * parts
-    counters = _counters(nodes.v, len(edges), blocks)
-    _backward[(_programs(nodes.v, tasks, each),)](
+    counters = new_counters(nodes.v, len(edges), blocks)
+    _backward[(programs(nodes.v, tasks, each),)](
         weights.base, weights.offsets, nodes.v, edges.children, edges.ends, edges.parents,
         edges.order, products.p, products.exponents, gradient, counters, batch,
         nodes.v.stride(0), nodes.v.stride(1),
@@ -330,7 +224,7 @@ def _backward(
         first, last = tl.load(ends + row), tl.load(ends + row + 1)
         parent = tl.load(parents + row)
         if parent >= 0:
-            _wait(done + parent * blocks + block, parts)
+            wait(done + parent * blocks + block, parts)
         b = block * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
         inside = b < B
         i = part * I_BLOCK + tl.arange(0, I_BLOCK)[:, None]
@@ -355,5 +249,5 @@ def _backward(
                 value = tl.load((v + node * v_node) + (i * v_k + b), mask=here, other=0.0)
                 each = tl.where(value > 0, tl.minimum(flow / tl.maximum(value, TINY), _HUGE), 0.0)
             tl.store((gradient + node * g_node) + (i * g_k + b), each, mask=here)
-        _signal(done + row * blocks + block)
+        signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)

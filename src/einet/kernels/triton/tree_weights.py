@@ -14,7 +14,7 @@ from torch import Tensor
 
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
-from einet.kernels.triton.tree import Products, TreeEdges, Weights, rescaled
+from einet.kernels.triton.tree_parts import Products, TreeEdges, Weights, rescaled
 from einet.kernels.update import RELATIVE_FLOOR
 
 __all__ = ["statistics", "step"]
