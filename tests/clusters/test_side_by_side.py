@@ -153,8 +153,9 @@ def test_classes_are_refused():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("sums", ["einsum", "linear"])
-@pytest.mark.parametrize("prior", [None, PRIOR], ids=["", "prior"])
+@pytest.mark.parametrize(
+    ("sums", "prior"), [("einsum", PRIOR), ("linear", None)], ids=["einsum-prior", "linear"]
+)
 def test_on_the_fused_kernels(device: str, sums: str, prior: einet.Prior | None):
     pytest.importorskip("triton")
     with engine(device):
