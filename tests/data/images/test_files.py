@@ -129,6 +129,20 @@ def test_damaged_archives_are_named(tmp_path: Path):
         folder.load(path)
 
 
+def test_archives_that_ask_for_too_much_memory_are_named(tmp_path: Path, monkeypatch):
+    """A member packed by LZMA declares with how much memory it wants to be unpacked."""
+    write(tmp_path / "a.png", 0)
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.write(tmp_path / "a.png", "x/a.png")
+
+    def greedy(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("lzma.LZMADecompressor", greedy)
+    with pytest.raises(ImageError, match=r"photos.zip/x/a.png cannot be unpacked: MemoryError"):
+        folder.load(tmp_path / "photos.zip")
+
+
 def test_a_file_that_vanishes_is_named(tmp_path: Path):
     for number in range(2):
         write(tmp_path / f"{number}.png", number)
