@@ -73,7 +73,11 @@ class UpwardPass:
             Nodes(some(nodes.v), some(nodes.m), some(nodes.peak))
             for nodes in (self.values.body, self.values.top)
         )
-        kept = {layer: some(tensor) for layer, tensor in self.values.kept.items()}
+        batch = self.joint.shape[-1]
+        kept = {
+            layer: some(each) if isinstance(each, Tensor) else each.at(rows, batch)
+            for layer, each in self.values.kept.items()
+        }
         values = EinetValues(body, top, self.values.fused, self.values.precision, kept)
         return UpwardPass(values, some(self.joint))
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from einet.kernels.dispatch import MOST_ENTRIES
 from einet.kernels.nodes import Nodes
 from einet.kernels.update import Statistic
 from einet.layers.detour import Detour
@@ -111,6 +112,8 @@ class SumLayer(nn.Module, ABC):
     start: int
     num_nodes: int
     num_outputs: int
+    #: The fused path serves layers with so many entries in a node.
+    most_entries: ClassVar[int] = MOST_ENTRIES
     #: Whether it has fused kernels of its own.
     has_fused: ClassVar[bool] = False
     #: Whether the backward pass of the fused path needs the log-scales of what the layer read.

@@ -8,7 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from einet.kernels.dispatch import MOST_ENTRIES, Precision, fused
+from einet.kernels.dispatch import (
+    MOST_ENTRIES,
+    MOST_OUTER,
+    Precision,
+    fused,
+    warn_of_size,
+)
 from einet.kernels.nodes import Nodes
 from einet.kernels.streams import Beside
 from einet.kernels.update import Statistic, Step
@@ -109,6 +115,8 @@ class Circuit(nn.Module):
 
     def empty_values(self, batch: int, like: Tensor, maximise: bool = False) -> Values:
         """Uninitialised values for a batch; the leaves are to be written into the first nodes."""
+        if fused(like) and not self.fits_kernels:
+            warn_of_size(self.width, self.num_classes)
         return Values(
             Nodes.empty(self.num_body, self.width, batch, like),
             Nodes.empty(self.num_top, self.num_classes, batch, like),
@@ -119,7 +127,11 @@ class Circuit(nn.Module):
     @property
     def fits_kernels(self) -> bool:
         """Whether every layer is within what the fused kernels can do."""
-        return max(self.width, self.num_classes) <= MOST_ENTRIES
+        layers = self.sum_layers
+        inside = all(layer.num_outputs <= layer.most_entries for layer in layers)
+        # What lies below a sum over outer products is an operand of it.
+        least = min([MOST_ENTRIES, *(x.most_entries for x in layers if x.source == "body")])
+        return inside and self.num_classes <= MOST_OUTER and self.width <= least
 
     def propagate_(
         self, weights: list[Tensor], values: Values, maximise: bool = False

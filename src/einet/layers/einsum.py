@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._memory import chunks
+from einet.kernels.dispatch import MOST_OUTER
 from einet.kernels.memory import NodeRows, spacing
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import einsum as kernel
@@ -40,6 +41,7 @@ class EinsumLayer(ProductLayer):
         target: ``"body"``, or ``"top"`` for the root.
     """
 
+    most_entries: ClassVar[int] = MOST_OUTER
     left: Int[Tensor, " L"]
     right: Int[Tensor, " L"]
     to_left: Int[Tensor, " L"]

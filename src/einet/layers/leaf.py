@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from einet._memory import chunks
 from einet.families import ExponentialFamily
+from einet.kernels.dispatch import MOST_ENTRIES
 from einet.kernels.dispatch import fused as use_fused
 from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_values, log_values
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out, Pieces
@@ -23,9 +24,6 @@ from einet.structures import RegionGraph
 __all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafPrior", "LeafStatistics"]
 
 AnyEvidence = Evidence | FusedEvidence
-
-# The fused kernels hold all entries of a leaf in one program.
-_MOST_FUSED = 1024
 
 
 class LeafLayer(nn.Module):
@@ -115,7 +113,7 @@ class LeafLayer(nn.Module):
         return [by_group[id(block.group)] for block in self.leaf_blocks]
 
     def _uses_fused(self) -> bool:
-        return self.num_entries <= _MOST_FUSED and use_fused(self.leaf_blocks[0].stored)
+        return self.num_entries <= MOST_ENTRIES and use_fused(self.leaf_blocks[0].stored)
 
     # -- values and statistics -----------------------------------------------------------------
 
