@@ -83,6 +83,11 @@ class Products:
         """The memory of all of them."""
         return self.p.nbytes + self.exponents.nbytes
 
+    def at(self, rows: slice | Int[Tensor, " some"]) -> Products:
+        """The same for some of the samples."""
+        p, exponents = (tensor[..., rows].contiguous() for tensor in (self.p, self.exponents))
+        return Products(p, exponents, self.group)
+
     @classmethod
     def empty(
         cls, sums: int, inputs: int, batch: int, group: int, like: Float[Tensor, "..."]
