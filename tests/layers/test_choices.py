@@ -16,7 +16,7 @@ from einet.kernels.triton import inner_choices, leaf_draws, linear_choices
 from einet.layers.choices import choose, draw_leaves
 from einet.structures import RegionGraph
 from tests.kernels.triton.choices_check import Expected
-from tests.kernels.triton.leaf_check import DEVICES, interpreted
+from tests.kernels.triton.leaf_check import interpreted
 from tests.layers.test_tree import BUSHY, CHAIN, hidden_tree
 from tests.twins import Twins, engine
 
@@ -26,21 +26,22 @@ SEED = 2**40 + 17
 WIDE = RegionGraph(5, [1, 2, 4, 8, 16, 31], [(5, (0, 1, 2, 3, 4))])
 MIXED = [einet.Bernoulli(), einet.Categorical([4]), einet.Gaussian(), einet.Categorical([2])]
 
+SMALL = hidden_tree([0, 0, 1, 1, 3])
+
 #: Graph, families, K and options: trees, shared regions, partitions of many children, one leaf.
 CASES: dict[str, tuple[RegionGraph, Any, int, dict]] = {
-    "chain": (CHAIN, einet.Categorical(3), 3, {"sums": "linear"}),
-    "hidden tree": (BUSHY, einet.Bernoulli(), 10, {"sums": "linear", "num_classes": 3}),
-    "hidden tree of Gaussians": (BUSHY, einet.Gaussian(), 20, {"sums": "linear"}),
-    "one entry": (BUSHY, einet.Categorical(2), 1, {"sums": "linear"}),
+    "hidden tree": (SMALL, einet.Bernoulli(), 10, {"sums": "linear", "num_classes": 3}),
+    "hidden tree of Gaussians": (SMALL, einet.Gaussian(), 20, {"sums": "linear"}),
+    "one entry": (SMALL, einet.Categorical(2), 1, {"sums": "linear"}),
     "many children": (WIDE, einet.Categorical([2, 3, 4, 2, 5]), 10, {"sums": "linear"}),
-    "linear, three trees": (einet.random_trees(6, 2, 3), einet.Gaussian(), 3, {"sums": "linear"}),
+    "linear, two trees": (einet.random_trees(4, 2, 2), einet.Gaussian(), 3, {"sums": "linear"}),
     "linear, shared": (
-        einet.poon_domingos((2, 3), delta=1), einet.Bernoulli(), 3, {"sums": "linear"}
+        einet.poon_domingos((2, 2), delta=1), einet.Bernoulli(), 3, {"sums": "linear"}
     ),
-    "random trees": (einet.random_trees(6, 2, 3), einet.Categorical(3), 3, {"num_leaves": 5}),
+    "random trees": (einet.random_trees(4, 2, 2), einet.Categorical(3), 3, {"num_leaves": 5}),
     "large leaves": (einet.random_trees(9, 1, 2), einet.Gaussian(), 10, {"num_classes": 2}),
-    "wide outer products": (einet.random_trees(4, 2, 2), einet.Bernoulli(), 20, {}),
-    "shared regions": (einet.poon_domingos((2, 3), delta=1), einet.Categorical(3), 3, {}),
+    "wide outer products": (einet.random_trees(2, 1, 2), einet.Bernoulli(), 20, {}),
+    "shared regions": (einet.poon_domingos((2, 2), delta=1), einet.Categorical(3), 3, {}),
     "three children": (WIDE, einet.Bernoulli(), 3, {}),
     "mixed": (einet.random_trees(4, 1, 2), MIXED, 3, {"num_classes": 2}),
     "one leaf": (RegionGraph(4, [0b1111], []), einet.Bernoulli(), 3, {"num_classes": 2}),
@@ -55,6 +56,10 @@ LARGE: dict[str, tuple[RegionGraph, Any, int, dict]] = {
         f"random trees, K {K}": (einet.random_trees(30, 3, 4), einet.Gaussian(), K, {})
         for K in (16, 40, 64, 100)
     },
+    "chain": (CHAIN, einet.Categorical(3), 3, {"sums": "linear"}),
+    "three classes": (BUSHY, einet.Bernoulli(), 10, {"sums": "linear", "num_classes": 3}),
+    "Gaussians": (BUSHY, einet.Gaussian(), 20, {"sums": "linear"}),
+    "shared, larger": (einet.poon_domingos((4, 4), delta=1), einet.Bernoulli(), 12, {}),
     "deep": (hidden_tree([i // 2 for i in range(300)]), einet.Bernoulli(), 64, {"sums": "linear"}),
     "long": (hidden_tree(list(range(120))), einet.Categorical(10), 32, {"sums": "linear"}),
 }
@@ -108,11 +113,12 @@ def test_choices_and_points(device: str, case: str):
     rows = pair.rows(9)
     rows[3] = pair.rows(30, seed=5).nan_to_num(nan=0.0)[3]
     check(pair, many + 3, rows)
-    check(pair, 1, rows[:1])
+    if device == "cuda":
+        check(pair, 1, rows[:1])
 
 
 @interpreted
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(
     parents=st.lists(st.integers(0, 30), min_size=2, max_size=8),
     num_sums=st.integers(1, 12),
@@ -126,7 +132,7 @@ def test_random_hidden_trees(parents: list[int], num_sums: int, samples: int, kn
 
 
 @interpreted
-@pytest.mark.parametrize("case", ["hidden tree", "random trees", "mixed"])
+@pytest.mark.parametrize("case", ["mixed", "one leaf"])
 def test_blocks_do_not_matter(case: str, monkeypatch):
     """As many programs as samples or one for all: numbers are counted, not carried along."""
     graph, family, num_sums, options = CASES[case]

@@ -17,7 +17,7 @@ from einet.engine.root import join, log_sum, responsibilities
 from einet.engine.values import EinetValues
 from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
-from einet.inference.fused_sampling import at_once, can_draw, draw_points
+from einet.inference.fused_sampling import at_once, can_draw, draw_points, new_seed
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import Leaves, as_generator, best, draw
 from einet.kernels.nodes import Nodes
@@ -207,7 +207,8 @@ class EinetPosterior(Posterior):
             for some in at_once(model, n, rows.stop - rows.start):
                 points = result[some, rows]
                 drawn = points if points.is_contiguous() else torch.empty_like(points)
-                draw_points(model, joint, values, generator, leaves, drawn.flatten(0, 1))
+                seed, cells = new_seed(model, generator), drawn.flatten(0, 1)
+                draw_points(model, joint, values, seed, leaves, cells, generator)
                 if drawn is not points:
                     points.copy_(drawn)
         return result

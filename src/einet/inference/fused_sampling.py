@@ -1,4 +1,9 @@
-"""Samples by fused kernels: some launches for all of them, and none that waits for the device."""
+"""Samples by fused kernels: some launches for all of them, and none that waits for the device.
+
+They can be recorded as a CUDA graph: what is random comes from a seed in memory, where another one
+may lie at the next replay. Only families whose leaves are drawn in torch wait for the device, and
+take their random numbers from a generator.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._memory import chunks
@@ -15,7 +20,7 @@ from einet.engine.values import EinetValues
 from einet.inference.sampling import Leaves
 from einet.layers.choices import choose, draw_leaves
 
-__all__ = ["at_once", "can_draw", "draw_points"]
+__all__ = ["at_once", "can_draw", "draw_points", "new_seed"]
 
 
 def can_draw(model: Passes) -> bool:
@@ -30,13 +35,19 @@ def at_once(model: Passes, n: int, rows: int) -> Iterator[slice]:
     return chunks(n, "choices", each, model.device)
 
 
+def new_seed(model: Passes, generator: torch.Generator | None) -> Int[Tensor, " 1"]:
+    """A random number beside a model, from a generator there or from torch's own."""
+    return torch.randint(2**63 - 1, (1,), generator=generator, device=model.device)
+
+
 def draw_points(
     model: Passes,
     joint: Float[Tensor, "classes rows"] | None,
     values: EinetValues | None,
-    generator: torch.Generator | None,
+    seed: Int[Tensor, " 1"],
     leaves: Leaves,
     out: Float[Tensor, "samples variables"],
+    generator: torch.Generator | None = None,
 ) -> None:
     """Draw all cells of ``out``, whose row s belongs to row s of the evidence, modulo their number.
 
@@ -44,11 +55,11 @@ def draw_points(
         model: An Einet that :func:`can_draw`.
         joint: log p(c, e) of all classes; None where nothing is known, not even of the class.
         values: Of all nodes; None where no cell is known.
-        generator: What the seed of the draws is drawn from; torch's own by default.
+        seed: What all choices are made of, and draws from leaves that have kernels for that.
         leaves: What is read off a leaf.
         out: The cells, which follow one another in memory.
+        generator: For draws from other leaves; torch's own by default.
     """
-    seed = torch.randint(2**63 - 1, (1,), generator=generator, device=model.device)
     if model.num_classes == 1:
         joint = None
     elif joint is None:

@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 
 import einet
-from einet.layers import Circuit, EinsumLayer, LinearLayer, MixingLayer, SumLayer, Values
+from einet.layers import (
+    Circuit,
+    EinsumLayer,
+    LeafLayer,
+    LinearLayer,
+    MixingLayer,
+    SumLayer,
+    Values,
+)
 
 __all__ = ["Expected", "philox", "pick", "uniform"]
 
@@ -91,7 +99,9 @@ class Expected:
             options = weight[number, k]
             for child in children:
                 options = options * self._values(child, layer.num_inputs, sample)
-            self.choice[np.ix_(children, sample.numpy())] = pick(options, u)
+            entry = pick(options, u)
+            for child in children:
+                self.choice[child, sample] = entry
         else:
             assert isinstance(layer, EinsumLayer)
             left, right = int(layer.left[number]), int(layer.right[number])
@@ -109,7 +119,7 @@ class Expected:
         v = self.values.body.v
         return v[node, :entries].double().cpu().T[sample % v.shape[-1]]
 
-    def points(self, leaf: einet.layers.LeafLayer) -> Tensor:
+    def points(self, leaf: LeafLayer) -> Tensor:
         """What is drawn from leaves of Categorical, Bernoulli and Gaussian variables."""
         samples = self.choice.shape[1]
         out = torch.full((samples, leaf.num_variables), torch.nan, dtype=torch.float64)

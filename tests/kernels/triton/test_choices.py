@@ -1,5 +1,7 @@
 """Drawing one of many options: uniform numbers, and the ends of cumulative weights."""
 
+# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,7 +12,7 @@ import triton.language as tl
 from scipy import stats
 
 from einet.kernels.triton import choices, linear_choices
-from einet.kernels.triton.choices import first_above, no_later, samples_at_once
+from einet.kernels.triton.choices import option_at, place_above, samples_at_once
 from einet.kernels.triton.linear import LinearEdges
 from tests.kernels.triton.choices_check import philox, pick, uniform
 from tests.kernels.triton.leaf_check import DEVICES
@@ -18,7 +20,7 @@ from tests.kernels.triton.leaf_check import DEVICES
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["node", "kind"])
 def _uniforms(seed, out, node, kind, n: tl.constexpr):
     sample = tl.arange(0, n)
     first, second = choices.uniforms(seed, sample, node, kind)
@@ -30,8 +32,8 @@ def _uniforms(seed, out, node, kind, n: tl.constexpr):
 def _first(cumulative, target, weight, out, rows: tl.constexpr, n: tl.constexpr):
     row, i = tl.arange(0, rows)[:, None], tl.arange(0, n)[None, :]
     c, w = tl.load(cumulative + row * n + i), tl.load(weight + row * n + i)
-    found, last = first_above(c, tl.load(target + row), w, i)
-    tl.store(out + row, no_later(found, last))
+    place = place_above(c, tl.load(target + row), w, i)
+    tl.store(out + row, option_at(place))
 
 
 def test_words_are_those_of_philox():

@@ -21,13 +21,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["SUMS", "first_above", "no_later", "samples_at_once", "uniforms"]
+__all__ = ["SUMS", "option_at", "place_above", "samples_at_once", "uniforms"]
 
 #: The kind of all choices of sums; leaves have others (:mod:`~einet.kernels.triton.leaf_draws`).
 SUMS = tl.constexpr(0)
 
-# Larger than the number of any option.
-_NONE = tl.constexpr(1 << 30)
+# Twice as much as the number of any option.
+_END = tl.constexpr(1 << 30)
 
 
 def samples_at_once(like: Tensor, samples: int, block: int) -> int:
@@ -54,19 +54,18 @@ def _unit(a, b):
 
 
 @triton.jit
-def first_above(cumulative, target, weight, number):
-    """The first option whose cumulative weight exceeds the target; see ``no_later`` for the rest.
+def place_above(cumulative, target, weight, number):
+    """The place of each sample's option; the smallest of several such is that of all of them.
 
-    Arguments are ``[samples, options]``, or can be broadcast to that. What is returned is larger
-    than any number of an option where none exceeds the target, and then the last option of positive
-    weight: −1 where there is none.
+    The option is the first whose cumulative weight exceeds the target, or else the last one of
+    positive weight: places of the latter come after all others, and fall from one to the next. So
+    a single minimum finds either. Arguments can be broadcast to ``[samples, options]``.
     """
-    found = tl.min(tl.where((cumulative > target) & (weight > 0), number, _NONE), 1, keep_dims=True)
-    last = tl.max(tl.where(weight > 0, number, -1), 1, keep_dims=True)
-    return found, last
+    place = tl.where(cumulative > target, number, _END - 1 - number)
+    return tl.min(tl.where(weight > 0, place, _END), 1, keep_dims=True)
 
 
 @triton.jit
-def no_later(found, last):
-    """The option that was found, or the last one of positive weight where rounding left none."""
-    return tl.where(found < _NONE, found, last)
+def option_at(place):
+    """The number of the option at a place; −1 where all weights are 0."""
+    return tl.where(place < _END // 2, place, _END - 1 - place)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.kernels.nodes import Nodes
-from einet.kernels.triton.choices import SUMS, first_above, no_later, samples_at_once, uniforms
+from einet.kernels.triton.choices import SUMS, option_at, place_above, samples_at_once, uniforms
 from einet.kernels.triton.einsum import EinsumEdges
 
 __all__ = ["choose_class", "choose_component", "choose_pair"]
@@ -88,8 +88,8 @@ def _pair(
             left_at = v + l_node * v_node + (i * v_k + b)
             marginal *= tl.load(left_at, mask=visited & (i < num_left), other=0.0)
         target = u * tl.sum(marginal, 1, keep_dims=True)
-        found, final = first_above(tl.cumsum(marginal, 1), target, marginal, i)
-        entry = no_later(found, final)
+        place = place_above(tl.cumsum(marginal, 1), target, marginal, i)
+        entry = option_at(place)
         there = (sample < samples)[:, None] & visited
         tl.store(below + l_node * samples + sample[:, None], entry, mask=there)
         if not UNARY:
@@ -99,10 +99,8 @@ def _pair(
             if GIVEN:
                 of_j *= tl.load(v + r_node * v_node + (j * v_k + b), mask=here, other=0.0)
             target = w * tl.sum(of_j, 1, keep_dims=True)
-            found, final = first_above(tl.cumsum(of_j, 1), target, of_j, j)
-            tl.store(
-                below + r_node * samples + sample[:, None], no_later(found, final), mask=there
-            )
+            place = place_above(tl.cumsum(of_j, 1), target, of_j, j)
+            tl.store(below + r_node * samples + sample[:, None], option_at(place), mask=there)
 
 
 # -- mixtures --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.kernels.leaf_kernel import Pairs
-from einet.kernels.triton.choices import first_above, no_later, samples_at_once, uniforms
+from einet.kernels.triton.choices import option_at, place_above, samples_at_once, uniforms
 from einet.kernels.triton.leaf_common import cdiv, power_of_2
 
 __all__ = ["draw_binary", "draw_gaussian", "draw_states"]
@@ -74,7 +74,7 @@ def _states(
         if num_states <= STATES:
             state = tl.arange(0, STATES)[None, :]
             p = tl.load(at + state, mask=(k >= 0) & (state < count), other=0.0).to(tl.float64)
-            found, final = first_above(tl.cumsum(p, 1), u * tl.sum(p, 1, keep_dims=True), p, state)
+            place = place_above(tl.cumsum(p, 1), u * tl.sum(p, 1, keep_dims=True), p, state)
         else:
             total = tl.zeros([S_BLOCK, 1], tl.float64)
             for start in range(0, num_states, STATES):
@@ -83,16 +83,15 @@ def _states(
                 total += tl.sum(p, 1, keep_dims=True)
             target = u * total
             base = tl.zeros([S_BLOCK, 1], tl.float64)
-            found = tl.full([S_BLOCK, 1], 1 << 30, tl.int32)
-            final = tl.full([S_BLOCK, 1], -1, tl.int32)
+            place = tl.full([S_BLOCK, 1], 1 << 30, tl.int32)
             for start in range(0, num_states, STATES):
                 state = start + tl.arange(0, STATES)[None, :]
                 p = tl.load(at + state, mask=(k >= 0) & (state < count), other=0.0).to(tl.float64)
-                some, furthest = first_above(base + tl.cumsum(p, 1), target, p, state)
-                found, final = tl.minimum(found, some), tl.maximum(final, furthest)
+                some = place_above(base + tl.cumsum(p, 1), target, p, state)
+                place = tl.minimum(place, some)
                 base += tl.sum(p, 1, keep_dims=True)
         to = out + sample.to(tl.int64) * width + tl.load(variables + column)
-        tl.store(to, no_later(found, final).to(tl.float32), mask=k >= 0)
+        tl.store(to, option_at(place).to(tl.float32), mask=k >= 0)
 
 
 def draw_binary(
@@ -140,7 +139,7 @@ def _plan(pairs: Pairs, choice: Tensor) -> tuple[tuple[int], tuple[int, ...], di
 
 @triton.jit
 def _cells(leaves, columns, choice, samples, s, P: tl.constexpr, S_BLOCK: tl.constexpr):
-    """The samples ``[S, 1]`` and pairs ``[1, P]`` of this program, the entries, and what is real."""
+    """Samples ``[S, 1]``, pairs ``[1, P]`` and columns of this program, entries, what is real."""
     blocks, parts = tl.cdiv(samples, S_BLOCK), tl.cdiv(s, P)
     sample = (tl.program_id(0) % blocks) * S_BLOCK + tl.arange(0, S_BLOCK)[:, None]
     leaf = (tl.program_id(0) // blocks // parts).to(tl.int64)

@@ -17,7 +17,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.triton.choices import SUMS, first_above, no_later, samples_at_once, uniforms
+from einet.kernels.triton.choices import SUMS, option_at, place_above, samples_at_once, uniforms
 from einet.kernels.triton.linear import LinearEdges, power, product
 from einet.kernels.triton.tree_parts import (
     TreeEdges,
@@ -77,11 +77,14 @@ def choose_tree(
     blocks = triton.cdiv(samples, tiles["S_BLOCK"])
     tasks = len(edges) * blocks
     counters = new_counters(choice, len(edges), blocks)
+    size = weights.num_outputs * weights.num_inputs
+    aligned = size % 4 == 0 and all(each.data_ptr() % 16 == 0 for each in weights.tensors)
     _of_tree[(programs(choice, tasks, _EACH),)](
         weights.base, weights.offsets, *_values(v, weights.base), edges.children, edges.ends,
         edges.parents, edges.order, choice, seed, counters,
         samples, edges.first_sum, len(edges), tasks,
-        weights.num_outputs, weights.num_inputs, AT_ONCE=edges.at_once, **tiles,
+        weights.num_outputs, weights.num_inputs, ALIGNED=4 if aligned else 1,
+        AT_ONCE=edges.at_once, **tiles,
     )  # fmt: skip
 
 
@@ -118,8 +121,13 @@ def _of_layer(
         u, _ = uniforms(seed, sample, row + number, SUMS)
         first, last = tl.load(ends + row), tl.load(ends + row + 1)
         weight += row * (num_outputs * num_inputs)
-        entry = _pick(weight, v, v_node, v_k, children, first, last, k, sample % rows, u,
-                      num_inputs, AT_ONCE, GIVEN, I_BLOCK, S_BLOCK)  # fmt: skip
+        if num_inputs <= I_BLOCK:
+            p = _products(v, v_node, v_k, children, first, last, sample % rows, k >= 0,
+                          num_inputs, AT_ONCE, GIVEN, I_BLOCK)  # fmt: skip
+            entry = _pick(weight, p, k, u, num_inputs, I_BLOCK)
+        else:
+            entry = _pick_of_many(weight, v, v_node, v_k, children, first, last, k, sample % rows,
+                                  u, num_inputs, AT_ONCE, GIVEN, I_BLOCK, S_BLOCK)  # fmt: skip
         for edge in range(first, last):
             node = tl.load(children + edge)
             tl.store(below + node * samples + sample, entry, mask=inside & (k >= 0))
@@ -129,7 +137,8 @@ def _of_layer(
 def _of_tree(
     weight, offsets, v, v_node, v_k, rows, children, ends, parents, order, choice, seed, counters,
     samples, first_sum, num_sums, tasks,
-    num_outputs: tl.constexpr, num_inputs: tl.constexpr, AT_ONCE: tl.constexpr,
+    num_outputs: tl.constexpr, num_inputs: tl.constexpr,
+    ALIGNED: tl.constexpr, AT_ONCE: tl.constexpr,
     GIVEN: tl.constexpr, I_BLOCK: tl.constexpr, S_BLOCK: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(samples, S_BLOCK)
@@ -144,13 +153,21 @@ def _of_tree(
         # All that needs no choice is done before anyone is waited for.
         u, _ = uniforms(seed, sample, row + first_sum, SUMS)
         first, last = tl.load(ends + row), tl.load(ends + row + 1)
-        weight_at = weight + tl.load(offsets + row)
+        # Rows of weights are loaded four numbers at a time where they begin so.
+        weight_at = weight + tl.multiple_of(tl.load(offsets + row), ALIGNED)
+        if num_inputs <= I_BLOCK:
+            p = _products(v, v_node, v_k, children, first, last, sample % rows, inside,
+                          num_inputs, AT_ONCE, GIVEN, I_BLOCK)  # fmt: skip
         parent = tl.load(parents + row)
         if parent >= 0:
             wait(done + parent * blocks + block, 1)
         k = tl.load(choice + (row + first_sum) * samples + sample, mask=inside, other=-1)
-        entry = _pick(weight_at, v, v_node, v_k, children, first, last, k, sample % rows, u,
-                      num_inputs, AT_ONCE, GIVEN, I_BLOCK, S_BLOCK)  # fmt: skip
+        if num_inputs <= I_BLOCK:
+            entry = _pick(weight_at, p, k, u, num_inputs, I_BLOCK)
+        else:
+            entry = _pick_of_many(weight_at, v, v_node, v_k, children, first, last, k,
+                                  sample % rows, u, num_inputs, AT_ONCE, GIVEN, I_BLOCK,
+                                  S_BLOCK)  # fmt: skip
         for edge in range(first, last):
             node = tl.load(children + edge)
             tl.store(choice + node * samples + sample, entry, mask=inside & (k >= 0))
@@ -159,60 +176,74 @@ def _of_tree(
 
 
 @triton.jit
+def _highest(p, e):
+    """The largest exponent of a sample's products."""
+    return tl.max(tl.where(p > 0, e, _NEVER), 1, keep_dims=True)
+
+
+@triton.jit
+def _products(
+    v, v_node, v_k, children, first, last, b, here, num_inputs: tl.constexpr,
+    AT_ONCE: tl.constexpr, GIVEN: tl.constexpr, I_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Products of all children's values, scaled as on the way up; 1 where nothing is known."""
+    if GIVEN:
+        i = tl.arange(0, I_BLOCK)[None, :]
+        p, e = product(v, children, first, last, i, b, here & (i < num_inputs), v_node, v_k,
+                       AT_ONCE)  # fmt: skip
+        return p * power(e - _highest(p, e))
+    else:
+        return tl.where(here, 1.0, 0.0)
+
+
+@triton.jit
+def _pick(weight, p, k, u, num_inputs: tl.constexpr, I_BLOCK: tl.constexpr):
+    """The entry of its children by which each sample goes on ``[samples, 1]``; −1 for none."""
+    i = tl.arange(0, I_BLOCK)[None, :]
+    here = (k >= 0) & (i < num_inputs)
+    q = p * tl.load(weight + (k * num_inputs + i), mask=here, other=0.0).to(tl.float64)
+    return option_at(place_above(tl.cumsum(q, 1), u * tl.sum(q, 1, keep_dims=True), q, i))
+
+
+@triton.jit
 def _options(
     weight, v, v_node, v_k, children, first, last, k, b, i, num_inputs: tl.constexpr,
     AT_ONCE: tl.constexpr, GIVEN: tl.constexpr,
 ):  # fmt: skip
-    """Weights of some options as q·2^e, ``[samples, entries]``: float64, and exponents."""
+    """Weights (float64) and products as p·2^e of some options, ``[samples, entries]``."""
     here = (k >= 0) & (i < num_inputs)
-    q = tl.load(weight + (k * num_inputs + i), mask=here, other=0.0).to(tl.float64)
-    e = tl.zeros(q.shape, tl.int32)
+    w = tl.load(weight + (k * num_inputs + i), mask=here, other=0.0).to(tl.float64)
+    p = tl.where(here, 1.0, 0.0)
+    e = tl.zeros(p.shape, tl.int32)
     if GIVEN:
         p, e = product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
-        q *= p
-    return q, e
+    return w, p, e
 
 
 @triton.jit
-def _highest(q, e):
-    """The largest exponent of a sample's options."""
-    return tl.max(tl.where(q > 0, e, _NEVER), 1, keep_dims=True)
-
-
-@triton.jit
-def _pick(
+def _pick_of_many(
     weight, v, v_node, v_k, children, first, last, k, b, u, num_inputs: tl.constexpr,
     AT_ONCE: tl.constexpr, GIVEN: tl.constexpr, I_BLOCK: tl.constexpr, S_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The entry of its children by which each sample goes on ``[samples, 1]``; −1 for none."""
-    if num_inputs <= I_BLOCK:
-        i = tl.arange(0, I_BLOCK)[None, :]
-        q, e = _options(weight, v, v_node, v_k, children, first, last, k, b, i, num_inputs,
-                        AT_ONCE, GIVEN)  # fmt: skip
-        if GIVEN:
-            q *= power(e - _highest(q, e))
-        found, final = first_above(tl.cumsum(q, 1), u * tl.sum(q, 1, keep_dims=True), q, i)
-    else:
-        largest = tl.full([S_BLOCK, 1], _NEVER, tl.int32)
-        total = tl.zeros([S_BLOCK, 1], tl.float64)
-        for start in range(0, num_inputs, I_BLOCK):
-            i = start + tl.arange(0, I_BLOCK)[None, :]
-            q, e = _options(weight, v, v_node, v_k, children, first, last, k, b, i, num_inputs,
-                            AT_ONCE, GIVEN)  # fmt: skip
-            before = largest
-            largest = tl.maximum(before, _highest(q, e))
-            total *= power(before - largest)
-            total += tl.sum(q * power(e - largest), 1, keep_dims=True)
-        target = u * total
-        base = tl.zeros([S_BLOCK, 1], tl.float64)
-        found = tl.full([S_BLOCK, 1], 1 << 30, tl.int32)
-        final = tl.full([S_BLOCK, 1], -1, tl.int32)
-        for start in range(0, num_inputs, I_BLOCK):
-            i = start + tl.arange(0, I_BLOCK)[None, :]
-            q, e = _options(weight, v, v_node, v_k, children, first, last, k, b, i, num_inputs,
-                            AT_ONCE, GIVEN)  # fmt: skip
-            q *= power(e - largest)
-            some, furthest = first_above(base + tl.cumsum(q, 1), target, q, i)
-            found, final = tl.minimum(found, some), tl.maximum(final, furthest)
-            base += tl.sum(q, 1, keep_dims=True)
-    return no_later(found, final)
+    """The same for more entries than a tile holds: once for their total, once more to choose."""
+    largest = tl.full([S_BLOCK, 1], _NEVER, tl.int32)
+    total = tl.zeros([S_BLOCK, 1], tl.float64)
+    for start in range(0, num_inputs, I_BLOCK):
+        i = start + tl.arange(0, I_BLOCK)[None, :]
+        w, p, e = _options(weight, v, v_node, v_k, children, first, last, k, b, i, num_inputs,
+                           AT_ONCE, GIVEN)  # fmt: skip
+        before = largest
+        largest = tl.maximum(before, _highest(p, e))
+        total *= power(before - largest)
+        total += tl.sum(w * (p * power(e - largest)), 1, keep_dims=True)
+    target = u * total
+    base = tl.zeros([S_BLOCK, 1], tl.float64)
+    place = tl.full([S_BLOCK, 1], 1 << 30, tl.int32)
+    for start in range(0, num_inputs, I_BLOCK):
+        i = start + tl.arange(0, I_BLOCK)[None, :]
+        w, p, e = _options(weight, v, v_node, v_k, children, first, last, k, b, i, num_inputs,
+                           AT_ONCE, GIVEN)  # fmt: skip
+        q = w * (p * power(e - largest))
+        place = tl.minimum(place, place_above(base + tl.cumsum(q, 1), target, q, i))
+        base += tl.sum(q, 1, keep_dims=True)
+    return option_at(place)
