@@ -139,13 +139,17 @@ class Conditioned(ABC):
 
     def check_possible(self) -> None:
         """Raise where p(e) = 0, naming the rows."""
-        rows = (self.exact_log_evidence == -torch.inf).nonzero().flatten().tolist()
+        # Kept, as a GPU has to be waited for.
+        rows = self.kept.once("impossible rows", self._impossible_rows)
         if rows:
             shown = ", ".join(map(str, rows[:10])) + (", …" if len(rows) > 10 else "")
             raise ValueError(
                 f"the evidence has probability 0 in {len(rows)} of {len(self)} rows ({shown}), "
                 "which have no posterior"
             )
+
+    def _impossible_rows(self) -> list[int]:
+        return (self.exact_log_evidence == -torch.inf).nonzero().flatten().tolist()
 
     @property
     def result_dtype(self) -> torch.dtype:

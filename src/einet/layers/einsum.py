@@ -23,6 +23,7 @@ from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
     from einet.kernels.triton.einsum import EinsumEdges
+    from einet.layers.choices import Choices
 
 __all__ = ["EinsumLayer"]
 
@@ -42,6 +43,7 @@ class EinsumLayer(ProductLayer):
     """
 
     most_entries: ClassVar[int] = MOST_OUTER
+    has_choices: ClassVar = True
     left: Int[Tensor, " L"]
     right: Int[Tensor, " L"]
     to_left: Int[Tensor, " L"]
@@ -165,6 +167,16 @@ class EinsumLayer(ProductLayer):
         if self.unary:
             return to_left
         return Visits.cat([to_left, Visits(right, descent.pick(of_j), visits.sample)])
+
+    def choose(self, choices: Choices, values: Values | None) -> None:
+        from einet.kernels.triton import inner_choices as triton
+
+        weight = self.weight.detach().contiguous()
+        v, above = (None if values is None else values.body.v), choices.space(self.target)
+        number = choices.number(self.target, self.start)
+        triton.choose_pair(
+            weight, v, self._edges(), above[self.slots], choices.body, choices.seed, number
+        )
 
     def align(self, share: float) -> None:
         k = torch.arange(self.num_outputs, device=self.weight.device)

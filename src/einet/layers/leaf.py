@@ -229,7 +229,12 @@ class LeafLayer(nn.Module):
     # -- choices -------------------------------------------------------------------------------
 
     def draw_(
-        self, visits: Visits, out: Float[Tensor, "samples variables"], answer: str, **options: Any
+        self,
+        visits: Visits,
+        out: Float[Tensor, "samples variables"],
+        answer: str,
+        blocks: Sequence[LeafBlock] | None = None,
+        **options: Any,
     ) -> None:
         """Write a value of every visited leaf into ``out``: what this method of its family answers.
 
@@ -237,9 +242,10 @@ class LeafLayer(nn.Module):
             visits: The leaves.
             out: Where their values go.
             answer: ``"sample"``, ``"mean"`` or ``"mode"``.
+            blocks: The blocks of leaves to look at; all of them by default.
             options: What else the method is to be given.
         """
-        for block in self.leaf_blocks:
+        for block in self.leaf_blocks if blocks is None else blocks:
             n, s = block.columns.shape
             local = torch.full((self.num_nodes,), -1, device=out.device)
             local[block.leaves] = torch.arange(n, device=out.device)

@@ -16,6 +16,7 @@ from einet.layers.linear import LinearLayer
 if TYPE_CHECKING:
     # Triton may not be installed.
     from einet.kernels.triton.tree_parts import TreeEdges, Weights
+    from einet.layers.choices import Choices
 
 __all__ = ["LinearTree", "find_trees"]
 
@@ -185,3 +186,11 @@ class LinearTree(nn.Module):
         if isinstance(first, Step):
             return partial(step, first.on(weights[0]), precision, first.pseudo_on(weights[0]))
         return partial(add, self._weights(statistics), precision)  # type: ignore[arg-type]
+
+    def choose(self, weights: list[Tensor], choices: Choices, values: Values | None) -> None:
+        """Draw the choices of all nodes below the topmost sums, in one launch."""
+        from einet.kernels.triton import linear_choices
+
+        own = self._weights([weight.contiguous() for weight in weights])
+        v = None if values is None else values.body.v
+        linear_choices.choose_tree(own, v, self._edges(), choices.body, choices.seed)
