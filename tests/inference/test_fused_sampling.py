@@ -212,7 +212,7 @@ def test_nothing_waits_and_few_launches(family):
     generator = torch.Generator("cuda").manual_seed(0)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     for ask in (posterior, prior):
-        with torch.profiler.profile(activities=activities) as profile:
+        with torch.profiler.profile(activities=activities, acc_events=True) as profile:
             torch.cuda.set_sync_debug_mode("error")
             try:
                 ask.sample(3, seed=generator)
