@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned
 from einet.inference.states import families_of, marginal_of_states
 from einet.layers.leaf_events import IntervalPairs, event_pairs
