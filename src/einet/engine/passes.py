@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from einet._memory import fitting
-from einet.data.batch import Batch
+from einet.data.batch import Batch, check_no_events
 from einet.engine import autograd
 from einet.engine.m_step import check_canonical, m_step, update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
@@ -137,7 +137,7 @@ class Layers(nn.Module, ABC):
         values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(values.evidence, v, m, maximise, natural)
+        self.leaf.propagate_(values.evidence, v, m, maximise, natural, batch.events)
         weights = self.circuit.weights if weights is None else weights
         self.circuit.fill_(weights, values, maximise)
         return values
@@ -244,6 +244,7 @@ class Passes(Layers):
         self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
     ) -> Expectation:
         """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
+        check_no_events(batch)
         values = self.fill(batch)
         weights = self.circuit.weights
         if values.fused:

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from einet.data.batch import Batch
+from einet.data.batch import Batch, check_no_events
 from einet.engine.passes import Layers, Passes
 from einet.engine.rehearsal import rehearse
 from einet.engine.statistics import EinetStatistics
@@ -79,7 +79,7 @@ def expect(model: Passes, batch: Batch, into: EinetStatistics) -> None:
 
 def log_prob(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
     """``model.piece_log_prob(batch)`` in float32; on a CPU without a recording."""
-    if not batch.x.is_cuda:
+    if not batch.x.is_cuda or batch.events is not None:
         return model.piece_log_prob(batch).float()
     replays = _of(model)
     with replays.lock:
@@ -136,6 +136,7 @@ class _Replays:
         None where parameters are computed from others (:func:`einet.unconstrained`): they lie
         somewhere else at every call.
         """
+        check_no_events(batch)
         if not self._in_place():
             self._kept.clear()
             self._last = None

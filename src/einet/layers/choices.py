@@ -110,7 +110,7 @@ def draw_leaves(
     options = {"generator": generator} if answer == "sample" else {}
     for block in rest:
         visits = choices.visits(block.leaves)
-        leaf.draw_(visits, out, answer, [block], **options)
+        leaf.draw_(visits, out, answer, blocks=[block], **options)
 
 
 def _kernel_of(block: LeafBlock) -> Callable[..., None] | None:
