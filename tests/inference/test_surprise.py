@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -111,6 +111,7 @@ def test_an_outlier_is_exact(sums: str, dtype: torch.dtype, passes_only: None):
     assert found[1, 2] > found[4, 2]
 
 
+@settings(max_examples=20)
 @given(st.lists(st.floats(-1e5, 1e5), min_size=4, max_size=4), st.integers(0, 15))
 def test_any_values(row: list[float], hidden: int):
     model = narrow_and_wide("linear", torch.float64)
@@ -121,13 +122,13 @@ def test_any_values(row: list[float], hidden: int):
 
 def test_many_variables_in_a_leaf(passes_only: None):
     """Components that differ by far more than a float, and one cell that speaks against them."""
-    graph = einet.RegionGraph(60, [(1 << 60) - 1], [])
+    graph = einet.RegionGraph(30, [(1 << 30) - 1], [])
     model = random_model(graph, einet.Gaussian(), 3)
     with torch.no_grad():
         block = model.leaf.leaf_blocks[0]
         block.stored[..., 0] = torch.tensor([-3.0, 0.0, 3.0]).double()[:, None]
         block.stored[..., 1] = 0.1
-    x = torch.full((2, 60), 3.0, dtype=torch.float64)
+    x = torch.full((2, 30), 3.0, dtype=torch.float64)
     x[1, 7], x[1, 8] = -3.0, NAN
     close(model.surprise(x), expected([model], x))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from einet.inference.cdf import cdf
 from einet.inference.conditional import log_prob
 from einet.inference.conditioned import Conditioned
 from einet.inference.entropy import entropy
 from einet.inference.imputation import impute
+from einet.inference.information import mutual_information
 from einet.inference.marginals import log_marginals
 from einet.inference.moments import mean, variance
+from einet.inference.quantiles import interval, median, quantile
 from einet.inference.states import probabilities
 
 __all__ = ["Posterior"]
@@ -38,5 +41,10 @@ class Posterior(Conditioned):
     variance = variance
     log_marginals = log_marginals
     probabilities = probabilities
+    cdf = cdf
+    quantile = quantile
+    interval = interval
+    median = median
     entropy = entropy
+    mutual_information = mutual_information
     impute = impute
