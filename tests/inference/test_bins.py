@@ -158,5 +158,5 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="edges must be at least two ascending numbers"):
         bin_log_prob(model, torch.tensor([[0, 0]]), bounds.flip(0))
     counts = einet.Einet(einet.random_trees(2, 1, 1), einet.Binomial(3), num_sums=2)
-    with pytest.raises(NotImplementedError, match="Binomial leaves do not know"):
+    with pytest.raises(ValueError, match="bins are for densities, but a variable is Binomial"):
         bin_log_prob(counts, torch.tensor([[0, 0]]), bounds)

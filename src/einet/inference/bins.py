@@ -44,7 +44,7 @@ def bin_log_prob(
     float64 would round away.
 
     Args:
-        model: A model whose families know ``log_interval``, as Gaussians do.
+        model: A model whose leaves are all densities.
         bins: The number of each variable's bin.
         edges: Ascending bounds of the bins, the same for all variables; in the model's units.
 
@@ -72,6 +72,12 @@ def bin_log_prob(
         raise ValueError(
             f"bins must lie between 0 and {count - 1}, got {int(bins.min())} to {int(bins.max())}"
         )
+    for _, einet in model.weighted_einets():
+        for group in einet.leaf.family_groups:
+            if group.family.discrete:
+                # Neighbouring bins share an edge, which may hold a state.
+                name = type(group.family).__name__
+                raise ValueError(f"bins are for densities, but a variable is {name}")
     bins, edges = bins.to(model.device), edges.double().to(model.device)
     parts = [part for part in model.weighted_einets() if part[0] > -torch.inf]
     if len(parts) == 1:
@@ -128,7 +134,7 @@ def _few_leaf_values(
             values = total.new_empty(K, len(columns), rows)
             for k in range(0, K, entries_at_once):
                 entries = slice(k, k + entries_at_once)
-                each = family.log_interval(low, high, stored[entries, leaves].double())
+                each = family.log_prob_between(low, high, stored[entries, leaves].double())
                 torch.sum(each, 2, out=values[entries])
             block.rows.add_(total[:, :K], leaves, values.transpose(0, 1))
     return total
@@ -187,5 +193,5 @@ class _Tables:
                 some = max(1, block_bytes(table.device) // table[0].nbytes)
                 for k in range(0, K, some):
                     entries = parameters[k : k + some].double()
-                    table[k : k + some] = family.log_interval(*self.bounds, entries)
+                    table[k : k + some] = family.log_prob_between(*self.bounds, entries)
                 yield block, first, table
