@@ -68,7 +68,7 @@ def test_pairs_of_any_kind(i: int, j: int):
     close(model.given(evidence).mutual_information(j, i), value, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", ["Gaussian", "Gamma"])
 def test_all_pairs_at_once(name: str):
     families = [CONTINUOUS[name], einet.Categorical(4), CONTINUOUS[name]]
     model = strongly(random_model(einet.random_trees(3, 2, 2), families, 2))

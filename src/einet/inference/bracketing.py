@@ -100,6 +100,8 @@ def first_not_below(
         middle = (low >> 1) + (high >> 1) + (low & high & 1)
         below = function(_value(middle, whole)) < level
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        if whole and bool((_value(high, whole) - _value(low, whole) <= 1).all()):
+            break
     return _value(low, whole), _value(high, whole)
 
 

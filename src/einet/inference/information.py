@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple, overload
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from einet._memory import chunks
@@ -137,10 +137,10 @@ def _between(
                 rules[variable] = _rule(some, variable)
         groups = [_Group(some, places, rules) for places in _alike(rules)]
         for i, of_i in others.items():
-            wanted = set(of_i)
+            wanted, given = set(of_i), _with_values(some, i, rules[i])
             for group in groups:
                 if wanted.intersection(group.variables):
-                    found = _told(some, i, rules[i], group, bool(discrete[i]), discrete)
+                    found = _told(some, given, group, bool(discrete[i]), discrete)
                     value[rows, i, group.index], error[rows, i, group.index] = found
             skipped = [j for j in variables if j not in wanted]
             value[rows, i, skipped], error[rows, i, skipped] = 0.0, 0.0
@@ -216,14 +216,20 @@ def _with_values(posterior: Conditioned, variable: int, rule: Rule) -> _Evidence
 
 def _told(
     posterior: Conditioned,
-    i: int,
-    rule: Rule,
+    given: _Evidence,
     group: _Group,
     is_state: bool,
-    discrete: Tensor,
+    discrete: Bool[Tensor, " variables"],
 ) -> Estimate:
-    """The information of variable i with all of a group, ``[rows, group]``."""
-    given = _with_values(posterior, i, rule)
+    """The information of one variable with all of a group, ``[rows, group]``.
+
+    Args:
+        posterior: The posterior.
+        given: The same given each value of the variable.
+        group: The others.
+        is_state: Whether the variable is discrete.
+        discrete: Which variables are.
+    """
     shape = (len(group.variables), len(posterior))
     totals = torch.zeros(4, *shape, dtype=torch.float64, device=group.points.device)
     bytes_each = 4 * 8 * group.points.numel()

@@ -147,7 +147,9 @@ def _log_peak(mixtures: Mixtures) -> Float[Tensor, ""]:
     return torch.stack(peaks).max()
 
 
-def _first_panels(mixtures: Mixtures, count: int) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+def _first_panels(
+    mixtures: Mixtures, count: int
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
     """Panels that reach from the least to the largest value that any leaf has to offer."""
     blocks = {part.block: part for part in mixtures.parts}
     levels = [leaf_quantiles(part, _LEVELS)[1].reshape(-1) for part in blocks.values()]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet._checks import as_number
+from einet._checks import as_number, shown
 from einet.inference.bracketing import first_not_below, root_between
 from einet.inference.conditioned import Conditioned
 from einet.inference.mixtures import Leaves, Mixtures, is_discrete, is_ordered, up_to
@@ -55,9 +55,7 @@ def quantile(posterior: Conditioned, q: Any) -> Float[Tensor, "*levels batch var
         >>> round(posterior.cdf(high)[0, 1].item(), 5)
         0.9
     """
-    levels = torch.as_tensor(q, dtype=torch.float64)
-    if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
-        raise ValueError(f"q must be a number between 0 and 1, or a vector of them, got {q!r}")
+    levels = _as_levels(q)
     posterior.check_possible()
     model, several = posterior.model, levels.reshape(-1).tolist()
     shape = (len(several), len(posterior), model.num_variables)
@@ -75,6 +73,17 @@ def quantile(posterior: Conditioned, q: Any) -> Float[Tensor, "*levels batch var
                 answer[number, rows, variables] = found.to(answer.dtype)
     answer = posterior.keep_evidence(answer)
     return answer if levels.ndim else answer[0]
+
+
+def _as_levels(q: Any) -> Float[Tensor, "*levels"]:
+    wrong = f"q must be a number between 0 and 1, or a vector of them, got {shown(q)}"
+    try:
+        levels = torch.as_tensor(q, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(wrong) from error
+    if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
+        raise ValueError(wrong)
+    return levels
 
 
 def interval(posterior: Conditioned, mass: float = 0.9) -> Interval:
