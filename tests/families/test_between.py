@@ -6,10 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.special import logsumexp
 from torch import Tensor
 
 from einet.families import (
@@ -90,7 +89,7 @@ def test_probabilities_and_moments_are_sums_over_the_interval(case: Case):
             if high - low < 1e-12 * abs(high):
                 continue
             x, logs = points_between(case, row, low, high)
-            expected = logsumexp(logs) if len(logs) else -INF
+            expected = np.logaddexp.reduce(logs)
             bounds = (wide(low), wide(high), case.parameters[row : row + 1])
             found = case.family.log_prob_between(*bounds)
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
@@ -272,14 +271,16 @@ def test_wide_counts_agree_with_sums():
             logs = reference.logpmf(x)
             bounds = wide(low), wide(high), wide(p)
             found = family.log_prob_between(*bounds)
-            np.testing.assert_allclose(found, logsumexp(logs), rtol=1e-10, atol=1e-10)
-            share = np.exp(logs - logsumexp(logs))
+            total = np.logaddexp.reduce(logs)
+            np.testing.assert_allclose(found, total, rtol=1e-10, atol=1e-10)
+            share = np.exp(logs - total)
             mean, variance = family.moments_between(*bounds)
             middle = (share * x).sum()
             np.testing.assert_allclose(mean, middle, rtol=1e-10)
             np.testing.assert_allclose(variance, (share * (x - middle) ** 2).sum(), rtol=1e-5)
 
 
+@settings(max_examples=30)
 @given(
     kind=st.sampled_from(["gamma", "beta", "gaussian"]),
     first=st.floats(1e-2, 1e4),

@@ -86,7 +86,7 @@ def test_few_rows_need_no_tables(monkeypatch: pytest.MonkeyPatch):
     by_tables = bin_log_prob(model, rows, bounds)
     torch.testing.assert_close(bin_log_prob(model, rows[:41], bounds), by_tables[:41])
     # Some leaves and entries at a time.
-    monkeypatch.setattr(bins, "block_bytes", lambda device: 8 * 3 * 41)
+    limit(monkeypatch, "block")
     torch.testing.assert_close(bin_log_prob(model, rows[:41], bounds), by_tables[:41])
 
 

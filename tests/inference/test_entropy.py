@@ -118,7 +118,7 @@ def test_a_peak_within_a_wide_density():
         p = sum(
             w * stats.norm.pdf(x, mean, s) for w, (mean, s) in zip(weights, parameters, strict=True)
         )
-        return -p * math.log(p) if p > 0 else 0.0
+        return -float(p) * math.log(p) if p > 0 else 0.0
 
     ends = [-9, *(0.1234 + 1e-6 * np.arange(-10, 11, 2)), 9]
     expected = sum(integrate.quad(entropy, a, b)[0] for a, b in itertools.pairwise(ends))

@@ -23,9 +23,9 @@ _LARGEST, _SMALLEST = 1e30, 1e-30
 # Scales whose squares are numbers, too.
 _SCALES = (1e-140, 1e30)
 _LOG_2PI = math.log(2 * math.pi)
-# Half of an interval in deviations, and times their distance from the mean, up to which two terms
-# of a series have all digits.
-_NARROW = 0.02
+# Half of an interval in deviations, and times their distance from the mean, up to which the first
+# term of a series has all digits.
+_NARROW = 1e-3
 
 
 @register
@@ -186,16 +186,15 @@ class Gaussian(ExponentialFamily):
 
     def _ends(
         self, lower: Tensor, upper: Tensor, parameters: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Both bounds and their distance in deviations from the mean, and the deviation."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Both bounds in deviations from the mean, and the deviation in units of the data."""
         mean, variance = parameters.unbind(-1)
         deviation = variance.sqrt()
         # In units of the data's own, for the sake of narrow intervals far from 0.
         a, b = (
             ((bound - self.location) / self.scale - mean) / deviation for bound in (lower, upper)
         )
-        width = (upper - lower) / self.scale / deviation
-        return a, b, width, deviation * self.scale
+        return a, b, deviation * self.scale
 
     def log_prob_between(
         self,
@@ -204,27 +203,30 @@ class Gaussian(ExponentialFamily):
         parameters: Float[Tensor, "*batch3 P"],
     ) -> Float[Tensor, "*batch4"]:
         lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        a, b, width, _ = self._ends(lower, upper, parameters)
+        a, b, deviation = self._ends(lower, upper, parameters)
         # On the side where Φ is small: on the other one both bounds would be rounded to 1.
         mirrored = a + b > 0
         low, high = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
-        log_low, log_high = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
-        log_ratio = torch.where(log_low == -math.inf, -math.inf, log_low - log_high)
-        apart = log_high + torch.log(-torch.expm1(log_ratio.clamp_(max=0.0)))
-        # Where the two hardly differ, by the density and its derivatives in the middle.
-        half = 0.5 * width.clamp(0.0, 1.0)
-        middle = torch.where(width < 1, low + half, 0.0)
-        w, u = half.square(), (half * middle).square()
-        bend = (u - w) / 6 + (u * u - 6 * u * w + 3 * w * w) / 120
-        close = (2 * half).log() - 0.5 * (middle.square() + _LOG_2PI) + torch.log1p(bend)
-        narrow = (half < _NARROW) & (u < _NARROW**2)
-        return torch.where(narrow, close, apart).to(kind)
+        log_high = torch.special.log_ndtr(high)
+        # Both may be −∞, which have no difference. In place, as images ask for millions of them.
+        log_ratio = torch.special.log_ndtr(low).sub_(log_high.clamp(min=-1e300)).clamp_(max=0.0)
+        apart = log_ratio.expm1_().neg_().log_().add_(log_high)
+        if apart.numel() and bool((upper - lower < 2 * _NARROW * deviation.amax()).any()):
+            # Where the two hardly differ, by the density in the middle and how it bends there.
+            half = (0.5 * (upper - lower) / deviation).clamp(0.0, 1.0)
+            middle = torch.where(half < 1, low + half, 0.0)
+            w, u = half.square(), (half * middle).square()
+            close = (2 * half).log() - 0.5 * (middle.square() + _LOG_2PI)
+            narrow = (half < _NARROW) & (u < _NARROW**2)
+            apart = torch.where(narrow, close + torch.log1p((u - w) / 6), apart)
+        return apart.to(kind)
 
     def _truncated(
         self, lower: Tensor, upper: Tensor, parameters: Tensor
     ) -> tuple[Truncated, Tensor, Tensor]:
         """The density between bounds, its highest point there, and the deviation."""
-        a, b, width, deviation = self._ends(lower, upper, parameters)
+        a, b, deviation = self._ends(lower, upper, parameters)
+        width = (upper - lower) / deviation
         mean = parameters[..., 0] * self.scale + self.location
         below, above = a > 0, b < 0
         place = torch.where(below, lower, torch.where(above, upper, mean))

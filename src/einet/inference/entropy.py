@@ -9,12 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.data.events import Events
 from einet.inference.conditioned import Conditioned
 from einet.inference.mixtures import Mixtures, is_discrete
 from einet.inference.quadrature import Estimate, integrate_entropy
 from einet.inference.states import families_of, marginal_of_states
+from einet.layers.leaf_events import IntervalPairs, event_pairs
 
-__all__ = ["check_error", "count_states", "entropy"]
+__all__ = ["check_error", "check_no_event", "count_states", "entropy"]
 
 # Cells of a table of states made at a time, and the most states that are worth adding up.
 _CELLS_AT_ONCE = 1 << 22
@@ -24,6 +26,8 @@ _TOLERANCE = 1e-8
 _BYTES_EACH = 1 << 17
 # The largest error of an answer that does not show it.
 _UNTOLD = 1e-4
+# The log of a chance that does not matter.
+_NEXT_TO_NOTHING = -60.0
 
 
 @overload
@@ -46,6 +50,7 @@ def entropy(
     That of a discrete variable is an exact sum, and 0 where the variable is observed. That of a
     continuous one is the integral :math:`-\int p(x_d \mid e) \log p(x_d \mid e)\, dx_d`, found by
     quadrature to about eight digits; it may be negative, and is −∞ where the variable is observed.
+    Where it has an event of its own, its density is cut off, and it is refused.
 
     Args:
         variable: The number of a variable.
@@ -107,11 +112,22 @@ def _of_density(posterior: Conditioned, variable: int) -> Estimate:
     value = torch.zeros(len(posterior), dtype=torch.float64, device=device)
     error = torch.zeros_like(value)
     variables = torch.tensor([variable], device=device)
+    check_no_event(posterior, variable)
     for rows, mixtures in Mixtures.pieces(posterior, variables, _BYTES_EACH):
         found, _ = integrate_entropy(mixtures, _TOLERANCE)
         value[rows], error[rows] = found
     known = posterior.evidence.mask[:, variable]
     return Estimate(value.masked_fill(known, -torch.inf), error.masked_fill(known, 0.0))
+
+
+def check_no_event(posterior: Conditioned, variable: int) -> None:
+    """Raise if a continuous variable has an event: its density is cut off then."""
+    events = posterior.evidence.events
+    if events is not None and variable in events.all_variables:
+        raise ValueError(
+            f"variable {variable} is continuous and has an event: there is no integral yet over a "
+            "density that is cut off"
+        )
 
 
 def count_states(posterior: Conditioned, variable: int, most: int = _MOST_STATES) -> int:
@@ -134,9 +150,38 @@ def count_states(posterior: Conditioned, variable: int, most: int = _MOST_STATES
                     spread = (400 + 120 * family.variance(stored)).sqrt()
                     last = float((family.mean(stored) + 20 + spread).max())
                     counts.append(math.ceil(min(last, 2.0 * most)) + 1)
+    counts = [_count_in_event(posterior, variable, max(counts))]
     if max(counts) > most:
         raise ValueError(
             f"variable {variable} has more than {most} states of some probability, too "
             "many to add up"
         )
     return max(counts)
+
+
+def _count_in_event(posterior: Conditioned, variable: int, count: int) -> int:
+    """The same under an event, given how many there are without: where it admits others."""
+    events = posterior.evidence.events
+    finite = any(family.num_states for family in families_of(posterior.model, variable))
+    if events is None or variable not in events.all_variables or finite:
+        return count
+    for column in events.states:
+        if column.variable == variable:
+            return int(column.values[-1]) + 1
+    number = events.variables.index(variable)
+    lower, upper = events.lower[:, number], events.upper[:, number]
+    last = max(count - 1, math.ceil(min(float(lower.max()), 2.0 * _MOST_STATES)))
+    only = Events((variable,), lower.unsqueeze(1), upper.unsqueeze(1))
+    # Twice as far, until what is left of every density is next to nothing.
+    while last < min(float(upper.max()), _MOST_STATES):
+        left = -math.inf
+        for _, einet in posterior.model.weighted_einets():
+            for pairs in event_pairs(einet.leaf, only):
+                assert isinstance(pairs, IntervalPairs)
+                beyond = torch.full_like(pairs.lower, last + 1.0)
+                rest = pairs.log_prob_between(beyond, torch.full_like(beyond, math.inf))
+                left = max(left, float(rest.max()))
+        if left < _NEXT_TO_NOTHING:
+            break
+        last = 2 * last + 1
+    return math.ceil(min(last, float(upper.max()))) + 1

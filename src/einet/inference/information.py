@@ -13,7 +13,7 @@ from torch import Tensor
 
 from einet._memory import chunks
 from einet.inference.conditioned import Conditioned
-from einet.inference.entropy import check_error, count_states, entropy
+from einet.inference.entropy import check_error, check_no_event, count_states, entropy
 from einet.inference.mixtures import Mixtures, densities, is_discrete
 from einet.inference.quadrature import Estimate, Rule, cautious, integrate_entropy, of_states
 from einet.layers import LeafBlock
@@ -54,7 +54,8 @@ def mutual_information(
               \log \frac{p(x_i = a, x_j = b \mid e)}{p(x_i = a \mid e)\, p(x_j = b \mid e)}
 
     It is 0 where they are independent, and where one of them is observed. Of two discrete variables
-    it is an exact sum. Where one is continuous, its sum is an integral, found by quadrature.
+    it is an exact sum. Where one is continuous, its sum is an integral, found by quadrature; one
+    that has an event of its own is refused.
 
     Without i and j all pairs are asked: with each value of each variable as further evidence, one
     pass up and down finds the distributions of all others.
@@ -153,6 +154,7 @@ def _bytes_each(variables: Sequence[int]) -> int:
 
 
 def _rule(posterior: Conditioned, variable: int) -> Rule:
+    check_no_event(posterior, variable)
     chosen = torch.tensor([variable], device=posterior.model.device)
     mixtures = Mixtures(list(posterior.weighted_leaves()), chosen, len(posterior))
     return integrate_entropy(mixtures, _TOLERANCE, _PANELS)[1]
@@ -209,7 +211,10 @@ def _with_values(posterior: Conditioned, variable: int, rule: Rule) -> _Evidence
     evidence = posterior.evidence[row]
     x, mask = evidence.x.double(), evidence.mask.clone()
     x[:, variable], mask[:, variable] = rule.points[point], True
-    given = posterior.model.conditioned_on(replace(evidence, x=x, observed=mask))
+    # A value takes the place of an event.
+    events = None if evidence.events is None else evidence.events.without(mask)
+    batch = replace(evidence, x=x, observed=mask, events=events)
+    given = posterior.model.conditioned_on(batch)
     coarse = (p * rule.coarse.unsqueeze(1))[point, row]
     return _Evidence(given, row, weight[point, row], coarse)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from einet._checks import as_number, shown
 from einet.inference.bracketing import first_not_below, root_between
 from einet.inference.conditioned import Conditioned
+from einet.inference.cut_leaves import has_event
 from einet.inference.mixtures import Leaves, Mixtures, is_discrete, is_ordered, up_to
 
 __all__ = ["Interval", "interval", "leaf_quantiles", "median", "quantile"]
@@ -62,14 +64,18 @@ def quantile(posterior: Conditioned, q: Any) -> Float[Tensor, "*levels batch var
     answer = torch.full(shape, torch.nan, dtype=posterior.result_dtype, device=model.device)
     wanted = ~posterior.evidence.mask.all(0) & is_ordered(model)
     discrete = is_discrete(model, wanted)
-    for whole in (False, True):
-        variables = (wanted & (discrete == whole)).nonzero().flatten()
+    cut = has_event(posterior)
+    for whole, in_event in itertools.product((False, True), repeat=2):
+        variables = (wanted & (discrete == whole) & (cut == in_event)).nonzero().flatten()
         if not len(variables):
             continue
         room = 8 * len(variables) * (_POINTS + 16)
         for rows, mixtures in Mixtures.pieces(posterior, variables, room):
             for number, level in enumerate(several):
-                found = _quantile(mixtures, level, whole, answer.dtype)
+                if in_event:
+                    found = _quantile_in_event(mixtures, level, whole)
+                else:
+                    found = _quantile(mixtures, level, whole, answer.dtype)
                 answer[number, rows, variables] = found.to(answer.dtype)
     answer = posterior.keep_evidence(answer)
     return answer if levels.ndim else answer[0]
@@ -148,6 +154,13 @@ def _quantile(
         return mixtures.at(up_to, x) - level
 
     return root_between(function, lower, upper, at_lower, at_upper, resolution, whole)
+
+
+def _quantile_in_event(mixtures: Mixtures, level: float, whole: bool) -> Float[Tensor, "rows some"]:
+    """The same of variables with events, which cut their leaves off, in each row somewhere else."""
+    shape = (mixtures.rows, len(mixtures.variables))
+    asked = torch.full(shape, level, dtype=torch.float64, device=mixtures.variables.device)
+    return first_not_below(lambda x: mixtures.at(up_to, x), asked, whole)[1]
 
 
 def _points(
