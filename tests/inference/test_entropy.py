@@ -139,6 +139,19 @@ def test_an_error_that_is_large_is_told(monkeypatch: pytest.MonkeyPatch):
     assert abs(value - posterior.entropy(0)) <= error
 
 
+def test_densities_that_no_float_holds_are_told(monkeypatch: pytest.MonkeyPatch):
+    def infinite(family: object, x: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
+        return torch.full((len(parameters), *x.shape), math.inf, dtype=torch.float64)
+
+    monkeypatch.setattr(quadrature, "densities", infinite)
+    posterior = mixed([[0.0, 1.0]], [1.0]).prior()
+    value, error = posterior.entropy(0, with_error=True)
+    close(value, [NAN])
+    close(error, [math.inf])
+    with pytest.raises(ArithmeticError, match="uncertain by up to inf"):
+        posterior.entropy(0)
+
+
 @pytest.mark.parametrize("degree", [0, 1, 5, 13, 22])
 def test_the_rules_are_those_of_gauss_and_kronrod(degree: int):
     ends = torch.tensor([-1.0, 1.0]).double()

@@ -55,7 +55,7 @@ def test_discrete_pairs_are_exact_sums(name: str):
         assert (value >= 0).all()
 
 
-@pytest.mark.parametrize(("i", "j"), [(0, 1), (2, 0), (1, 2), (1, 3), (3, 2)])
+@pytest.mark.parametrize(("i", "j"), [(0, 1), (2, 0), (1, 3)])
 def test_pairs_of_any_kind(i: int, j: int):
     model = strongly(random_model(einet.random_trees(4, 2, 2), DIFFERENT, 3))
     evidence = torch.full((2, 4), NAN).double()
@@ -68,7 +68,7 @@ def test_pairs_of_any_kind(i: int, j: int):
     close(model.given(evidence).mutual_information(j, i), value, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["Gaussian", "Gamma"])
+@pytest.mark.parametrize("name", ["Gaussian", "Exponential"])
 def test_all_pairs_at_once(name: str):
     families = [CONTINUOUS[name], einet.Categorical(4), CONTINUOUS[name]]
     model = strongly(random_model(einet.random_trees(3, 2, 2), families, 2))
@@ -156,7 +156,7 @@ def test_a_mixture():
 
 def test_rows_in_pieces(monkeypatch: pytest.MonkeyPatch):
     model = strongly(random_model(einet.random_trees(3, 2, 1), einet.Categorical(3), 2))
-    evidence = random_rows(model, 20, missing=0.7)
+    evidence = random_rows(model, 5, missing=0.7)
     whole = model.given(evidence).mutual_information()
     limit(monkeypatch, "values")
     limit(monkeypatch, "block")

@@ -89,7 +89,7 @@ def check_error(
     """An estimate, or its value alone if its error is as good as none."""
     if with_error:
         return Estimate(found.value.to(dtype), found.error.to(dtype))
-    if bool((found.error > _UNTOLD).any()):
+    if not bool((found.error <= _UNTOLD).all()):
         raise ArithmeticError(
             f"the integral is uncertain by up to {float(found.error.max()):.2g}; ask "
             "with_error=True for the value and its error"

@@ -19,8 +19,10 @@ __all__ = ["Posterior"]
 class Posterior(Conditioned):
     """p(· | e) for a batch of evidence, one row each; made by ``model.given``.
 
-    All answers are exact, except :meth:`mode`. Rows with p(e) = 0 have no posterior: for them
-    :meth:`log_prob` is −∞, and every other query raises, naming them.
+    All answers are exact, except :meth:`mode`, and but for the integrals that :meth:`entropy` and
+    :meth:`mutual_information` of continuous variables are, which come with their error. Rows with
+    p(e) = 0 have no posterior: for them :meth:`log_prob` is −∞, and every other query raises,
+    naming them.
 
     **What is kept.** The first question makes one pass up the circuit, and the first expectation
     one down. Both serve all further questions: they are kept as long as the evidence fits one

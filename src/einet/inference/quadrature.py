@@ -100,7 +100,7 @@ def integrate_entropy(
         middle = _middle(lower, upper)
         whole = (middle <= lower) | (middle >= upper)
         last = number == _ROUNDS - 1 or done + 2 * len(lower) > _MOST_PANELS
-        good = whole | (uncertain.amax(1) <= tolerance / 64) if not last else torch.ones_like(whole)
+        good = whole | (uncertain.amax(1) <= tolerance / 64) | last
         value += here[good].sum(0)
         error += uncertain[good].sum(0)
         rules.append((points[good], fine[good], coarse[good]))
@@ -109,6 +109,9 @@ def integrate_entropy(
             break
         lower, middle, upper = lower[~good], middle[~good], upper[~good]
         lower, upper = torch.cat([lower, middle]), torch.cat([middle, upper])
+    # Densities beyond what a float holds leave nothing to add up.
+    known = value.isfinite() & error.isfinite()
+    value, error = torch.where(known, value, torch.nan), torch.where(known, error, torch.inf)
     joined = [torch.cat(parts).reshape(-1) for parts in zip(*rules, strict=True)]
     return Estimate(value, error), Rule(*joined)
 
