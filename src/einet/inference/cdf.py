@@ -52,7 +52,8 @@ def cdf(posterior: Conditioned, x: Any, observed: Any = None) -> Float[Tensor, "
     if len(variables):
         values_of = torch.where(query.mask, values, 0.0)[:, variables]
         for rows, mixtures in Mixtures.pieces(posterior, variables):
-            answer[rows, variables] = mixtures.at(up_to, values_of[rows])
+            # Rounding may leave sums of leaves a little above 1.
+            answer[rows, variables] = mixtures.at(up_to, values_of[rows]).clamp(0.0, 1.0)
     certain = (values >= evidence.x.double()).double()
     answer = torch.where(evidence.mask & is_ordered(posterior.model), certain, answer)
     return torch.where(query.mask, answer, torch.nan).to(posterior.model.dtype)
