@@ -255,7 +255,7 @@ def test_each_row_has_its_own_event(kind: str):
     assert (drawn[:, :, 0] <= upper).all()
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(
     num_variables=st.integers(1, 5),
     depth=st.integers(0, 3),
@@ -276,7 +276,7 @@ def test_complements_add_up_to_one(
 ):
     families = {"Poisson": einet.Poisson(), "Binomial": einet.Binomial(9)}
     family = families[kind] if kind in families else getattr(einet, kind)()
-    depth = min(depth, num_variables - 1)
+    depth = min(depth, math.ceil(math.log2(num_variables)))
     replicas = replicas if depth else 1
     graph = einet.random_trees(num_variables, depth, replicas, seed=seed)
     model = random_model(graph, family, 3, seed=seed, sums=sums)

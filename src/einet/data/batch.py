@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 from einet.data.arrays import Given, as_given
+from einet.data.batch_events import Events, as_events
 from einet.data.beside import as_labels, as_weights, labels_of, weights_of
 from einet.data.columns import order_of
-from einet.data.events import Events, as_events
 
 __all__ = ["Batch", "as_batch", "as_labels", "as_weights"]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from einet._checks import as_int, check_choice
 from einet._memory import check_memory
 from einet.data.batch import Batch
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.distribution import Distribution
 from einet.inference.kept import Kept, room_on
 from einet.inference.sampling import Leaves

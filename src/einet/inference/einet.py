@@ -12,7 +12,7 @@ from torch import Tensor
 
 from einet._memory import fitting
 from einet.data.batch import Batch
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.engine.passes import Passes
 from einet.engine.root import join, log_sum, responsibilities
 from einet.engine.values import EinetValues

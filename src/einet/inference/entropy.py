@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned
 from einet.inference.mixtures import Mixtures, is_discrete
 from einet.inference.quadrature import Estimate, integrate_entropy

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.batch import Batch
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned, WeightedLeaves, same_values
 from einet.inference.log_sums import LogSums
 from einet.kernels.memory import block_bytes, blocks

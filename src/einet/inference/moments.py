@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned, WeightedLeaves
 from einet.layers import LeafLayer
 from einet.layers.expectation import expectation
@@ -104,7 +104,11 @@ def _put_moments_(
         spread = torch.where(p > 0, spread, 0.0)
         first.index_add_(0, which, (p * away).sum(0))
         second.index_add_(0, which, (p * (spread + away.square())).sum(0))
-    mean[:, variables] = (centre + first).T
+    found = (centre + first).T
+    # Posterior probabilities of float32 do not add up to 1 exactly.
+    count = len(events.variables)
+    inside = torch.minimum(torch.maximum(found[:, :count], events.lower), events.upper)
+    mean[:, variables] = torch.cat([inside, found[:, count:]], 1)
     variance[:, variables] = (second - first.square()).clamp_(min=0.0).T
 
 

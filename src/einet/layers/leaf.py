@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from einet._memory import chunks
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import fused as use_fused
 from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_values, log_values
