@@ -100,7 +100,7 @@ class Interval:
             lower = math.ceil(lower) if self.closed_lower else math.floor(lower) + 1
         if math.isfinite(upper):
             upper = math.floor(upper) if self.closed_upper else math.ceil(upper) - 1
-        return Interval(lower, upper) if lower <= upper else None
+        return Interval(float(lower), float(upper)) if lower <= upper else None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ __all__ = ["Conditional", "Number", "multiple", "narrowed"]
 Number = float | int
 
 # Steps away from where something is known, to look for the end of a column without bounds.
-_WIDTHS = [2.0**power for power in range(-24, 1021, 4)]
+_WIDTHS = [2.0**power for power in range(-24, 501, 4)]
 
 
 def narrowed(event: Sequence[Box], column: str, pieces: Pieces) -> list[Box]:
