@@ -39,6 +39,7 @@ from einet.structures import (
     poon_domingos,
     random_trees,
 )
+from einet.tables import Table, TableModel
 
 __all__ = [
     "EM",
@@ -70,6 +71,8 @@ __all__ = [
     "Statistics",
     "StochasticEM",
     "StructureError",
+    "Table",
+    "TableModel",
     "__version__",
     "chow_liu",
     "cosine",
