@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from einet.tables.frames import as_frame
 from einet.tables.learning import learn
 from einet.tables.posterior import TablePosterior
 from einet.tables.schema import Table
+
+if TYPE_CHECKING:
+    from einet.tables.query import Answer
 
 __all__ = ["TableModel"]
 
@@ -137,6 +140,18 @@ class TableModel:
     def impute(self, frame: Any, method: Any = "mean", seed: int | None = None) -> Any:
         """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`."""
         return self.given(frame).impute(method, seed)
+
+    def query(self, text: str) -> Answer:
+        """The exact answer to a question in words.
+
+        Args:
+            text: Such as ``P(income='>50K' | 30<=age<40, job in {nurse, clerk})``, ``E(age | …)``,
+                ``median(hours)``, ``quantile(0.9, hours)``, ``interval(0.9, hours)``, ``mode(job)``
+                or ``distribution(job)``.
+        """
+        from einet.tables.query.table_source import query
+
+        return query(self, text)
 
     # -- files -----------------------------------------------------------------------------------
 

@@ -86,10 +86,10 @@ def test_quantiles(share):
 
 def test_means():
     expected = sum(p * mean for p, mean, _ in CLASSES.values())
-    assert value("E(x)") == pytest.approx(expected, rel=1e-8)
-    assert value("E(gain)") == pytest.approx((1 - SPIKE) * expected, rel=1e-8)
-    assert value("E(x | class=b)") == pytest.approx(2.0, rel=1e-8)
-    assert value("E(x | class=c)") == pytest.approx(100.0, rel=1e-12)
+    assert value("E(x)") == pytest.approx(expected, rel=1e-7)
+    assert value("E(gain)") == pytest.approx((1 - SPIKE) * expected, rel=1e-7)
+    assert value("E(x | class=b)") == pytest.approx(2.0, rel=1e-7)
+    assert value("E(x | class=c)") == pytest.approx(100.0, rel=1e-10)
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0, 1), (5, math.inf), (-1.5, 101), (99.99, 100)])

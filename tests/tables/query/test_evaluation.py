@@ -63,7 +63,7 @@ def quantile_of(column: str, rows, share: float):
 
 
 @given(CONDITIONS, st.sampled_from(["age", "hours per week", "grade"]), st.floats(0.01, 0.99))
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_means_and_quantiles(condition, column, share):
     rows = kept(condition)
     assume(rows)

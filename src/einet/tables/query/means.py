@@ -24,7 +24,7 @@ __all__ = ["mean"]
 
 # What lies farther out than this share of all is left out, where a column has no bounds.
 _TAIL = 1e-13
-_NODES, _MOST_ROUNDS, _TOLERANCE = 10, 24, 1e-9
+_NODES, _MOST_ROUNDS, _TOLERANCE = 10, 24, 1e-8
 _FIRST_PANELS, _MOST_SPLIT = 8, 256
 _MOST_SUMMED = 4096
 
