@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # The modules of the extras' packages, none of which may be needed without its extra.
-OPTIONAL = ("PIL", "matplotlib", "pandas", "pyarrow", "scipy", "sklearn", "typer")
+OPTIONAL = ("PIL", "matplotlib", "narwhals", "pandas", "pyarrow", "scipy", "sklearn", "typer")
 
 # None in this place makes an import fail as if the package were not there.
 BLOCK = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
@@ -37,8 +37,9 @@ def test_the_library_needs_no_extra(tmp_path: Path):
         model.save(sys.argv[1])
         einet.load(sys.argv[1])
         for module in pkgutil.walk_packages(einet.__path__, "einet."):
-            # The commands need typer, and kernels of Triton its compiler.
-            if not module.name.startswith(("einet.cli.", "einet.kernels.triton")):
+            # The commands need typer, estimators scikit-learn, and kernels of Triton its compiler.
+            needs = ("einet.cli.", "einet.tables.estimators", "einet.kernels.triton")
+            if not module.name.startswith(needs):
                 importlib.import_module(module.name)
     """
     result = run(code, str(tmp_path / "model.einet"))

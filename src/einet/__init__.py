@@ -40,6 +40,7 @@ from einet.structures import (
     poon_domingos,
     random_trees,
 )
+from einet.tables import Table, TableModel
 
 __all__ = [
     "EM",
@@ -71,6 +72,8 @@ __all__ = [
     "Statistics",
     "StochasticEM",
     "StructureError",
+    "Table",
+    "TableModel",
     "__version__",
     "among",
     "between",

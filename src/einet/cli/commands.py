@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from einet.cli import images
+from einet.cli import images, tables
 from einet.cli.console import MOST, plain_errors
 
 __all__ = ["app"]
@@ -19,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(images.app)
+tables.register(app)
 
 
 @app.callback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from einet.structures.graph import RegionGraph
 from einet.structures.levels import as_levels
 from einet.structures.mutual_information import as_discrete, mutual_information
 
-__all__ = ["central_root", "chow_liu", "maximum_spanning_tree"]
+__all__ = ["add_tree", "central_root", "chow_liu", "maximum_spanning_tree"]
 
 #: How information is estimated.
 _ESTIMATES = {
@@ -105,7 +106,7 @@ def chow_liu(
         of_pairs = estimate(sample, smoothing=smoothing)
         # Rounded, so that what decides between equal pairs is their order and not the device.
         neighbours = maximum_spanning_tree(of_pairs.round(decimals=12).cpu().numpy())
-        _add_tree(neighbours, scopes, partitions)
+        add_tree(neighbours, scopes, partitions)
     return RegionGraph(num_variables, scopes, partitions)
 
 
@@ -162,24 +163,40 @@ def _breadth_first(neighbours: list[list[int]], root: int) -> tuple[list[int], l
     return order, parent
 
 
-def _add_tree(
-    neighbours: list[list[int]], scopes: list[int], partitions: list[tuple[int, tuple[int, ...]]]
+def add_tree(
+    neighbours: list[list[int]],
+    scopes: list[int],
+    partitions: list[tuple[int, tuple[int, ...]]],
+    members: Sequence[Sequence[int]] | None = None,
+    root: int | None = None,
 ) -> None:
-    """Append the regions of a tree, from its root downwards; the root itself is region 0."""
-    root = central_root(neighbours)
+    """Append the regions of a tree, from its root downwards; the root itself is region 0.
+
+    Args:
+        neighbours: The tree: those of every node.
+        scopes: The scopes of regions; the first is that of the root.
+        partitions: The partitions: a region, and its children.
+        members: The variables of every node, each of which gets a leaf of its own beside the
+            regions below the node; by default node i is variable i. A root with at least two
+            neighbours may have none.
+        root: The node to begin with; the central one by default.
+    """
+    members = [(node,) for node in range(len(neighbours))] if members is None else members
+    root = central_root(neighbours) if root is None else root
     order, parent = _breadth_first(neighbours, root)
-    below = [1 << node for node in range(len(order))]
+    below = [sum(1 << variable for variable in group) for group in members]
     for node in reversed(order[1:]):
         below[parent[node]] |= below[node]
     region = {root: 0}
     for node in order:
         children = [other for other in neighbours[node] if other != parent[node]]
-        if not children:
+        if len(members[node]) + len(children) < 2:
+            # A variable by itself is its own leaf.
             continue
         first = len(scopes)
-        scopes.append(1 << node)
-        for number, child in enumerate(children, start=first + 1):
-            region[child] = number
+        scopes.extend(1 << variable for variable in members[node])
+        for child in children:
+            region[child] = len(scopes)
             scopes.append(below[child])
         partitions.append((region[node], tuple(range(first, len(scopes)))))
 

@@ -1,0 +1,88 @@
+"""What ``einet fit`` does, once its arguments are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+from einet.cli.console import as_device, say
+from einet.cli.table_files import check_files, new_figure, save_plot, say_json, spoken_warnings
+from einet.tables import TableModel
+from einet.tables.plots import plot_training
+from einet.tables.reading import read_table
+
+__all__ = ["as_columns", "fit"]
+
+
+def as_columns(texts: Sequence[str]) -> dict[str, str]:
+    """What some columns are, from texts such as ``zip=categories``.
+
+    >>> as_columns(["zip=categories"])
+    {'zip': 'categories'}
+    """
+    columns: dict[str, str] = {}
+    for text in texts:
+        # The name may hold the sign, the kind does not.
+        name, sign, kind = text.rpartition("=")
+        if not sign or not name or not kind:
+            raise ValueError(f"column must be NAME=KIND, such as zip=categories, got {text!r}")
+        if name in columns:
+            raise ValueError(f"column: {name!r} was given a kind twice")
+        columns[name] = kind.strip()
+    return columns
+
+
+def fit(
+    data: Path,
+    output: Path,
+    columns: Sequence[str],
+    num_sums: int | None,
+    epochs: int | None,
+    missing: Sequence[str],
+    force: bool,
+    plot: Path | None,
+    seed: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Learn a model of a table, and write it."""
+    check_files({"data": data}, plot=plot, model=output, force=force)
+    kinds, where = as_columns(columns), as_device(device)
+    frame = read_table(data, missing)
+    start = perf_counter()
+    with spoken_warnings():
+        model = TableModel.fit(
+            frame,
+            kinds,
+            num_sums=num_sums,
+            epochs=epochs,
+            seed=seed,
+            device=where,
+            progress=True,
+        )
+    seconds = perf_counter() - start
+    model.save(output)
+    history = model.history
+    assert history is not None
+    if plot is not None:
+        figure = new_figure()
+        plot_training(history, figure.subplots())
+        save_plot(figure, plot)
+    with spoken_warnings():
+        mean = float(model.log_prob(frame).mean())
+    if as_json:
+        say_json(
+            {
+                "rows": len(frame),
+                "columns": frame.shape[1],
+                "epochs": len(history),
+                "seconds": round(seconds, 3),
+                "mean_log_prob": mean,
+                "model": str(output),
+            }
+        )
+        return
+    rows, columns_there = frame.shape
+    say(f"{rows:,} rows of {columns_there} columns, {len(history)} epochs in {seconds:.1f} s")
+    say(f"mean log-likelihood {mean:.4f} nats; wrote {output}")

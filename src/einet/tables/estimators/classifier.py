@@ -1,0 +1,101 @@
+"""A classifier that needs no feature in particular."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from einet.tables.estimators.base import TableEstimator, seed_of
+from einet.tables.learning import learn, refine
+from einet.tables.model import TableModel, frame_table
+
+__all__ = ["EinetClassifier"]
+
+
+class EinetClassifier(ClassifierMixin, TableEstimator):
+    """p(class | features) with any features missing, exactly.
+
+    A generative model of features and classes is learnt first. Then it goes on with the
+    conditional likelihood of classes as its objective, and keeps what it gained where validation
+    rows gain too.
+
+    Args:
+        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+        refine: Whether to go on with the conditional likelihood.
+
+    Example:
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"a": [0.1, 1.2, 2.0, 3.1] * 30, "b": ["x", "y"] * 60})
+        >>> classifier = EinetClassifier(random_state=0, epochs=2)
+        >>> classifier = classifier.fit(frame, ["no", "no", "yes", "yes"] * 30)
+        >>> classifier.predict(pandas.DataFrame({"a": [None, 0.1], "b": ["y", None]})).shape
+        (2,)
+    """
+
+    model_: TableModel
+    classes_: np.ndarray
+
+    def __init__(
+        self,
+        columns: Any = None,
+        num_sums: Any = None,
+        epochs: Any = None,
+        random_state: Any = None,
+        device: Any = None,
+        refine: Any = True,
+    ) -> None:
+        super().__init__(columns, num_sums, epochs, random_state, device)
+        self.refine = refine
+
+    def fit(self, X: Any, y: Any) -> EinetClassifier:
+        """Learn from rows and their classes."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        data = self._checked(X, reset=True, least=2)
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        if len(y) != len(data):
+            raise ValueError(f"y must have as many rows as X, {len(data)}, got {len(y)}")
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least two classes, got 1 class, {self.classes_[0]!r}")
+        seed = seed_of(self.random_state)
+        table = frame_table(data, self.columns)
+        z = table.encode(data, strange="ignore", seed=seed)
+        options = {"epochs": self.epochs, "seed": seed}
+        model, self.history_ = learn(
+            table, z, labels=labels.astype(np.int64), num_classes=len(self.classes_),
+            num_sums=self.num_sums, device=self.device, **options,
+        )  # fmt: skip
+        if self.refine:
+            # In float32, as learning goes on for a while.
+            refine(model.float(), z, labels.astype(np.int64), **options)
+        self.model_ = TableModel(model.double().cpu(), table)
+        return self
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """log p(class | known features) of each row."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """p(class | known features) of each row, in the order of ``classes_``."""
+        check_is_fitted(self)
+        data = self._checked(X, reset=False)
+        z = torch.from_numpy(self.model_.table.encode(data))
+        model: Any = self.model_.model
+        return model.class_posterior(z).numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(1)]

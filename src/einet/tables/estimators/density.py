@@ -1,0 +1,79 @@
+"""The density of a table, as an estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from einet.tables.estimators.base import TableEstimator, seed_of
+from einet.tables.model import TableModel
+
+__all__ = ["EinetDensity"]
+
+
+class EinetDensity(DensityMixin, TableEstimator):
+    """A model of all columns together: densities, marginals, conditionals and samples.
+
+    Args:
+        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+
+    Example:
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"a": [0.1, 1.2, 2.0, None] * 20, "b": ["x", "y"] * 40})
+        >>> density = EinetDensity(random_state=0, epochs=3).fit(frame)
+        >>> density.score_samples(frame).shape
+        (80,)
+        >>> density.sample(3, given={"b": "y"})["b"].tolist()
+        ['y', 'y', 'y']
+    """
+
+    model_: TableModel
+
+    def fit(self, X: Any, y: Any = None) -> EinetDensity:
+        """Learn from rows; ``y`` is ignored."""
+        self.model_ = self._fit_model(self._checked(X, reset=True, least=2))
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> EinetDensity:
+        """Learn from more rows: one step of stochastic EM, with the schema of the first rows.
+
+        The first call is :meth:`fit`. Each further one moves the parameters a tenth of the way to
+        those that suit its rows alone.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X)
+        data = self._checked(X, reset=False)
+        z = self.model_.table.encode(data, seed=seed_of(self.random_state))
+        self.model_.model.em_step(torch.from_numpy(z), step_size=0.1)
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """log p of the known cells of each row; see :meth:`einet.TableModel.log_prob`."""
+        check_is_fitted(self)
+        return self.model_.log_prob(self._checked(X, reset=False))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of log p over the rows."""
+        return float(self.score_samples(X).mean())
+
+    def log_prob(self, X: Any) -> np.ndarray:
+        """log p of the cells of a frame that has any of the columns, all others integrated out."""
+        check_is_fitted(self)
+        return self.model_.log_prob(X)
+
+    def sample(self, n_samples: int = 1, given: Any = None, random_state: Any = None) -> Any:
+        """New rows, as what the model was fitted to: a frame or an array.
+
+        Args:
+            n_samples: How many.
+            given: What is known of them: a dict of values, intervals and sets by column, or a
+                frame, for each row of which so many are drawn.
+            random_state: Where to begin, other than at the estimator's own.
+        """
+        check_is_fitted(self)
+        state = self.random_state if random_state is None else random_state
+        return self.model_.sample(n_samples, given=given, seed=seed_of(state))

@@ -1,0 +1,67 @@
+"""Rows that a model of the table finds improbable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from einet._checks import as_number
+from einet.tables.estimators.base import TableEstimator
+from einet.tables.model import TableModel
+
+__all__ = ["EinetOutlierDetector"]
+
+
+class EinetOutlierDetector(OutlierMixin, TableEstimator):
+    """Rows are outliers where the density of their known cells is low.
+
+    Args:
+        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+        contamination: The share of training rows that are taken for outliers, at most ½.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> detector = EinetOutlierDetector(random_state=0, epochs=5).fit(x)
+        >>> detector.predict([[0.0, 0.0], [9.0, -9.0]])
+        array([ 1, -1])
+    """
+
+    model_: TableModel
+    offset_: float
+
+    def __init__(
+        self,
+        columns: Any = None,
+        num_sums: Any = None,
+        epochs: Any = None,
+        random_state: Any = None,
+        device: Any = None,
+        contamination: Any = 0.1,
+    ) -> None:
+        super().__init__(columns, num_sums, epochs, random_state, device)
+        self.contamination = contamination
+
+    def fit(self, X: Any, y: Any = None) -> EinetOutlierDetector:
+        """Learn from rows; ``y`` is ignored."""
+        share = as_number("contamination", self.contamination, above=0, at_most=0.5)
+        data = self._checked(X, reset=True, least=2)
+        self.model_ = self._fit_model(data)
+        scores = self.model_.log_prob(data)
+        self.offset_ = float(np.percentile(scores, 100 * share))
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """log p of the known cells of each row: the lower, the stranger."""
+        check_is_fitted(self)
+        return self.model_.log_prob(self._checked(X, reset=False))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The same, counted from the threshold: below 0 are outliers."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """1 for inliers, −1 for outliers."""
+        return np.where(self.decision_function(X) < 0, -1, 1)

@@ -1,0 +1,237 @@
+"""Data frames of any library, through narwhals: taken apart, and put together again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from einet._checks import missing_package, shown
+from einet.tables.cells import CellType
+
+__all__ = ["ARRAY", "as_frame", "backend_of", "build_frame", "column_names", "usable_backend"]
+
+#: The backend of plain arrays, whose columns are named x0, x1, …
+ARRAY = "array"
+_BACKENDS = ("pandas", "polars", "pyarrow")
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def as_frame(data: Any, name: str = "frame") -> tuple[Any, str]:
+    """A data frame behind the interface of narwhals, and the name of its library.
+
+    Args:
+        data: A pandas, polars or Arrow table; a dict of columns; or an array ``[rows, columns]``,
+            whose columns are named x0, x1, ….
+        name: What errors call it.
+
+    Raises:
+        TypeError: It is nothing of the kind.
+        ValueError: Two columns have the same name.
+    """
+    try:
+        import narwhals.stable.v2 as nw
+        from narwhals.exceptions import DuplicateError
+    except ImportError as error:
+        raise missing_package("narwhals", "reading tables", "tables") from error
+    if isinstance(data, nw.DataFrame):
+        return data, backend_of(data)
+    backend = None
+    if isinstance(data, np.ndarray):
+        if data.ndim != 2:
+            raise ValueError(
+                f"{name} must be a table, or an array [rows, columns], got shape {data.shape}"
+            )
+        data, backend = {f"x{n}": data[:, n] for n in range(data.shape[1])}, ARRAY
+    if isinstance(data, Mapping):
+        data = _native_of(data, name)
+    try:
+        frame = nw.from_native(data, eager_only=True)
+    except DuplicateError as error:
+        raise ValueError(f"{name} must have a different name for each column: {error}") from error
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be a pandas, polars or Arrow table, a dict of columns or an array "
+            f"[rows, columns], got {type(data).__name__}"
+        ) from error
+    if not isinstance(frame, nw.DataFrame):
+        raise TypeError(f"{name} must be a table, got {type(data).__name__}")
+    return frame, backend or backend_of(frame)
+
+
+def column_names(frame: Any, name: str = "frame") -> list[Any]:
+    """The names of the columns: text or whole numbers, as pandas has them."""
+    names = list(frame.columns)
+    for column in names:
+        if not isinstance(column, str | int) or isinstance(column, bool):
+            raise TypeError(f"{name} must have text for names of columns, got {shown(column)}")
+    if len(set(names)) != len(names):
+        twice = next(column for column in names if names.count(column) > 1)
+        raise ValueError(f"{name} must have a different name for each column, got {twice!r} twice")
+    return names
+
+
+def backend_of(frame: Any) -> str:
+    """The name of the library that a frame is of."""
+    return str(frame.implementation)
+
+
+def usable_backend(backend: str) -> str:
+    """The same library where it is installed, and otherwise one that is."""
+    for name in (backend, *_BACKENDS):
+        if name == ARRAY or importlib.util.find_spec(name) is not None:
+            return name
+    raise missing_package("pandas", "answers as tables", "tables")
+
+
+def build_frame(
+    columns: Sequence[tuple[Any, np.ndarray, CellType]], backend: Any, rows: int
+) -> Any:
+    """A data frame of the user's library, names and types.
+
+    A column of integers or flags that has missing cells gets the type that its library gives it.
+
+    Args:
+        columns: Name, cells (numbers or objects) and type of each.
+        backend: The library, or :data:`ARRAY`.
+        rows: How many there are.
+    """
+    if backend == ARRAY:
+        return _array([cells for _, cells, _ in columns], rows)
+    if backend == "pandas":
+        import pandas as pd
+
+        series = {name: _pandas_series(cells, kind) for name, cells, kind in columns}
+        return pd.DataFrame(series, index=pd.RangeIndex(rows))
+    import narwhals.stable.v2 as nw
+
+    parts = []
+    for name, cells, kind in columns:
+        objects = _python_objects(cells, kind)
+        series: Any = nw.new_series(str(name), objects, _dtype(kind, nw), backend=backend)
+        parts.append(series.to_frame())
+    if not parts:
+        return nw.from_dict({}, backend=backend).to_native()
+    return nw.concat(parts, how="horizontal").to_native()
+
+
+def _native_of(columns: Mapping[Any, Any], name: str) -> Any:
+    backend: Any = usable_backend("pandas")
+    if backend != "pandas":
+        import narwhals.stable.v2 as nw
+
+        return nw.from_dict(dict(columns), backend=backend).to_native()
+    import pandas as pd
+
+    lengths = {len(cells) for cells in columns.values() if hasattr(cells, "__len__")}
+    if len(lengths) > 1:
+        raise ValueError(f"{name} must have columns of one length, got {sorted(lengths)}")
+    return pd.DataFrame(dict(columns))
+
+
+def _array(columns: list[np.ndarray], rows: int) -> np.ndarray:
+    if not columns:
+        return np.empty((rows, 0))
+    kind = np.result_type(*columns)
+    return np.stack([column.astype(kind) for column in columns], 1)
+
+
+def _pandas_series(cells: np.ndarray, kind: CellType) -> Any:
+    import pandas as pd
+
+    if kind.is_temporal and kind.name not in ("Time", "Date"):
+        return _pandas_instants(cells, kind)
+    if kind.is_temporal:
+        objects = pd.Series(_python_objects(cells, kind), dtype=object)
+        arrow = kind.native is not None and "pyarrow" in kind.native
+        return objects.astype(kind.native) if arrow else objects  # type: ignore[arg-type]
+    if kind.categories is not None:
+        values = [None if _is_missing(cell) else cell for cell in cells]
+        return pd.Series(
+            pd.Categorical(values, categories=list(kind.categories), ordered=kind.ordered)
+        )
+    native = kind.native or _NATIVE.get(kind.name, "object")
+    missing = np.array([_is_missing(cell) for cell in cells], dtype=bool)
+    nullable = native[:1].isupper() or native in ("boolean", "string", "str") or "[" in native
+    if missing.any() and not nullable and not native.startswith("float"):
+        # numpy's integers and flags cannot be missing.
+        return pd.Series(cells)
+    if nullable and not native.startswith(("string", "str")):
+        cells = cells.astype(object)
+        cells[missing] = pd.NA
+    if kind.is_whole:
+        whole = [None if gone else int(cell) for cell, gone in zip(cells, missing, strict=True)]
+        cells = np.array(whole, dtype=object if missing.any() else np.int64)
+    if native == "category":
+        return pd.Series(pd.Categorical(cells))
+    return pd.Series(cells).astype(native)  # type: ignore[arg-type]
+
+
+_NATIVE = {
+    "Int8": "int8", "Int16": "int16", "Int32": "int32", "Int64": "int64", "UInt8": "uint8",
+    "UInt16": "uint16", "UInt32": "uint32", "UInt64": "uint64", "Float32": "float32",
+    "Float64": "float64", "Boolean": "bool", "String": "str", "Decimal": "float64",
+}  # fmt: skip
+
+
+def _pandas_instants(cells: np.ndarray, kind: CellType) -> Any:
+    import pandas as pd
+
+    whole = np.round(np.where(np.isnan(cells), 0.0, cells) * kind.per_unit).astype(np.int64)
+    letter = "M8[us]" if kind.name == "Datetime" else "m8[us]"
+    instants = whole.view(np.dtype(letter)).copy()
+    instants[np.isnan(cells)] = np.array("NaT", dtype=letter)
+    series = pd.Series(instants)
+    if kind.zone is not None:
+        series = series.dt.tz_localize("UTC").dt.tz_convert(kind.zone)
+    if kind.native is not None and kind.native != "object":
+        series = series.astype(kind.native)  # type: ignore[arg-type]
+    return series
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or bool(cell != cell)
+
+
+def _python_objects(cells: np.ndarray, kind: CellType) -> list[Any]:
+    """Cells as Python's own objects: what every library takes."""
+    if kind.is_temporal:
+        return [None if np.isnan(cell) else _moment(float(cell), kind) for cell in cells]
+    if kind.is_whole:
+        return [None if _is_missing(cell) else int(cell) for cell in cells]
+    return [
+        None if _is_missing(cell) else cell.item() if isinstance(cell, np.generic) else cell
+        for cell in cells
+    ]
+
+
+def _moment(number: float, kind: CellType) -> Any:
+    since = dt.timedelta(microseconds=round(number * kind.per_unit))
+    if kind.name == "Duration":
+        return since
+    if kind.name == "Time":
+        within = min(max(since, dt.timedelta(0)), dt.timedelta(days=1) - dt.timedelta.resolution)
+        return (_EPOCH + within).time()
+    moment = _EPOCH + since
+    if kind.name == "Date":
+        return moment.date()
+    if kind.zone is not None:
+        from zoneinfo import ZoneInfo
+
+        return moment.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(kind.zone))
+    return moment
+
+
+def _dtype(kind: CellType, nw: Any) -> Any:
+    if kind.name == "Datetime":
+        return nw.Datetime(kind.unit or "us", kind.zone)
+    if kind.name == "Duration":
+        return nw.Duration(kind.unit or "us")
+    if kind.name == "Enum":
+        return nw.Enum(list(kind.categories or ()))
+    if kind.name == "Decimal":
+        return nw.Float64()
+    return None if kind.name == "Object" else getattr(nw, kind.name)()

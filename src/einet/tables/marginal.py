@@ -1,0 +1,220 @@
+"""The distribution of one column given evidence, in each row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from einet.inference.posterior import Posterior
+from einet.tables.cells import CellType
+from einet.tables.columns import Number, Spiked, States
+from einet.tables.leaves import GaussianLeaves, average_of_map, cdf_at, gaussian_leaves
+
+__all__ = ["Marginal"]
+
+# Halvings of an interval of z after which float64 sees no difference.
+_HALVINGS = 70
+# Gaussian leaves have nothing left beyond so many of their deviations.
+_REACH = 12.0
+
+
+class Marginal:
+    r"""P(x | e) of one column: states with probabilities, and numbers with a density beside them.
+
+    .. math:: P(X \le x) = \sum_{s_j \le x} p_j + p_0\, F(f(x))
+
+    with spikes :math:`s_j`, f the map to the model's scale and F the distribution there, a mixture
+    of Gaussians over all leaves and alternatives. Of a column of states there is the first term
+    only, of one of numbers the second.
+
+    Args:
+        column: The name of the column.
+        coding: How it becomes variables.
+        kind: What its cells are in the user's data frame.
+        shares: The probabilities of states ``[rows, states]``; of a column with spikes the first is
+            that of no spike.
+        pieces: The posteriors that the numbers come from.
+        parts: Of each its probability in every row, the ends between which the variable is known
+            to lie, and the variable.
+        known: The cells of a column of numbers that are known; NaN elsewhere.
+    """
+
+    def __init__(
+        self,
+        column: Any,
+        coding: Number | Spiked | States,
+        kind: CellType,
+        shares: Float[np.ndarray, "rows states"],
+        pieces: list[Posterior],
+        parts: list[tuple[Tensor, tuple[float, float], int]],
+        known: Float[np.ndarray, " rows"] | None = None,
+    ) -> None:
+        self.known = known
+        self.column, self.coding, self.kind, self.shares = column, coding, kind, shares
+        self.pieces, self.parts = pieces, parts
+        self.number = coding.number if isinstance(coding, Spiked) else coding
+        self._leaves: list[list[GaussianLeaves]] | None = None
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def mean(self) -> Float[np.ndarray, " rows"]:
+        """The expectation of the numbers behind the cells."""
+        if isinstance(self.coding, States):
+            if not self.coding.is_number:
+                raise ValueError(
+                    f"column {self.column!r} has categories, which have no mean; ask for their "
+                    "probabilities"
+                )
+            return self.shares @ np.array(self.coding.values)
+        beside = np.zeros(len(self.shares))
+        for piece, (share, ends, variable) in zip(self.pieces, self.parts, strict=True):
+            assert isinstance(self.number, Number)
+            average = average_of_map(piece, variable, self.number.scale, ends)
+            beside = beside + np.where(share.numpy() > 0, share.numpy() * average, 0.0)
+        if isinstance(self.coding, Spiked):
+            beside = self.shares[:, 0] * beside + self.shares[:, 1:] @ self.coding.spikes
+        return self._with_known(beside)
+
+    def cdf(self, x: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
+        """P(X ≤ x) of each row."""
+        if isinstance(self.coding, States):
+            if not self.coding.is_number:
+                raise ValueError(f"column {self.column!r} has categories, which are no numbers")
+            below = np.array(self.coding.values) <= x[:, None]
+            return (self.shares * below).sum(1)
+        assert isinstance(self.number, Number)
+        edge = x + self.number.step / 2
+        if self.number.decimals is not None:
+            # Between two points of a grid nothing is added.
+            edge = (np.floor(x / self.number.step + 1e-9) + 0.5) * self.number.step
+        inside = np.clip(edge, self.number.scale.lower, self.number.scale.upper)
+        total = self._cdf(torch.from_numpy(self.number.scale.forward(inside))).numpy()
+        if isinstance(self.coding, Spiked):
+            below = self.coding.spikes <= x[:, None]
+            total = self.shares[:, 0] * total + (self.shares[:, 1:] * below).sum(1)
+        if self.known is None:
+            return total
+        return np.where(np.isnan(self.known), total, (self.known <= x).astype(np.float64))
+
+    def quantile(self, q: float) -> np.ndarray:
+        """The smallest value x with P(X ≤ x) ≥ q, as a number or category."""
+        if isinstance(self.coding, States):
+            if not self.coding.ordered:
+                raise ValueError(
+                    f"column {self.column!r} has categories without an order, so no quantiles"
+                )
+            reached = np.cumsum(self.shares, 1) >= q * (1 - 1e-12)
+            # What sums to 1 but for rounding is reached by the last.
+            reached[:, -1] = True
+            return self.coding.decode(reached.argmax(1).astype(np.float64).reshape(-1, 1))
+        return self._number_quantile(q)
+
+    def fill(self, method: str, kind: CellType) -> np.ndarray:
+        """What missing cells get; see :meth:`TablePosterior.impute`."""
+        if isinstance(self.coding, States):
+            if method == "mean" and self.coding.is_number and not kind.is_whole:
+                return self.mean()
+            if method == "mean" and self.coding.is_number:
+                return np.round(self.mean())
+            if method == "median" and self.coding.ordered:
+                return self.quantile(0.5)
+            return self.coding.decode(self.shares.argmax(1).astype(np.float64).reshape(-1, 1))
+        if method == "mean":
+            mean = self.mean()
+            return np.round(mean) if kind.is_whole or kind.is_temporal else mean
+        median = self._number_quantile(0.5)
+        if method == "mode" and isinstance(self.coding, Spiked):
+            best = self.shares.argmax(1)
+            spikes = self.coding.spikes[np.maximum(best - 1, 0)]
+            return np.where(best > 0, spikes, median)
+        return median
+
+    # -- cells -----------------------------------------------------------------------------------
+
+    def mean_cells(self) -> np.ndarray:
+        """The mean, as a moment of a column of dates and times."""
+        return self._moments(self.mean())
+
+    def quantile_cells(self, q: float) -> np.ndarray:
+        """The quantile, as a moment of a column of dates and times."""
+        return self._moments(self.quantile(q))
+
+    def _moments(self, numbers: np.ndarray) -> np.ndarray:
+        if not self.kind.is_temporal:
+            return numbers
+        whole = np.round(numbers * self.kind.per_unit).astype(np.int64)
+        is_date = self.kind.name in ("Datetime", "Date")
+        return whole.astype("M8[us]" if is_date else "m8[us]")
+
+    # -- the scale of the model ------------------------------------------------------------------
+
+    def _cdf(self, z: Float[Tensor, " rows"]) -> Float[Tensor, " rows"]:
+        """F(z) of each row: P(Z ≤ z) of the numbers beside spikes."""
+        total = torch.zeros_like(z)
+        for leaves, (share, ends, _) in zip(self._all_leaves(), self.parts, strict=True):
+            total += share * cdf_at(leaves, z, ends)
+        return total
+
+    def _all_leaves(self) -> list[list[GaussianLeaves]]:
+        if self._leaves is None:
+            self._leaves = [
+                list(gaussian_leaves(piece, variable))
+                for piece, (_, _, variable) in zip(self.pieces, self.parts, strict=True)
+            ]
+        return self._leaves
+
+    def _reach(self) -> tuple[float, float]:
+        """Between what all leaves lie."""
+        ends = [
+            (leaf.mean + sign * _REACH * leaf.deviation)
+            for leaves in self._all_leaves()
+            for leaf in leaves
+            for sign in (-1, 1)
+        ]
+        both = torch.cat(ends)
+        return float(both.min()), float(both.max())
+
+    def _number_quantile(self, q: float) -> Float[np.ndarray, " rows"]:
+        """By halving an interval of z, on which spikes have their places too."""
+        number = self.number
+        assert isinstance(number, Number)
+        rows = len(self.shares)
+        spikes, weights, none = np.empty(0), np.empty((rows, 0)), np.ones(rows)
+        if isinstance(self.coding, Spiked):
+            spikes, weights, none = self.coding.spikes, self.shares[:, 1:], self.shares[:, 0]
+        inside = np.clip(spikes, number.scale.lower, number.scale.upper)
+        place = torch.from_numpy(number.scale.forward(inside))
+        mass, beside = torch.from_numpy(np.array(weights)), torch.from_numpy(np.array(none))
+        least, most = self._reach()
+        low = torch.full((rows,), least, dtype=torch.float64)
+        high = torch.full((rows,), most, dtype=torch.float64)
+
+        def total(z: Tensor) -> Tensor:
+            return beside * self._cdf(z) + (mass * (place <= z.unsqueeze(1))).sum(1)
+
+        wanted = min(q, 1 - 1e-12)
+        below, above = total(low) >= wanted, total(high) < wanted
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            reached = total(middle) >= wanted
+            high, low = torch.where(reached, middle, high), torch.where(reached, low, middle)
+        x = number.decode(high.reshape(-1, 1).numpy())
+        if not len(spikes):
+            return self._with_known(x)
+        # A spike is a step: halving ends right at it.
+        for spike, z in zip(spikes.tolist(), place.tolist(), strict=True):
+            x = np.where(((low < z) & (z <= high)).numpy(), spike, x)
+        # Where no density is left, below and above all leaves, spikes alone decide.
+        under = (mass.cumsum(1) >= wanted).long().argmax(1)
+        over = ((beside.unsqueeze(1) + mass.cumsum(1)) >= wanted).long().argmax(1)
+        x = np.where(below.numpy(), spikes[under.numpy()], x)
+        x = np.where(above.numpy(), spikes[over.numpy()], x)
+        return self._with_known(x)
+
+    def _with_known(self, x: np.ndarray) -> np.ndarray:
+        """The same with cells that are known in their places."""
+        return x if self.known is None else np.where(np.isnan(self.known), x, self.known)

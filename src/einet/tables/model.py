@@ -1,0 +1,206 @@
+"""A model of a table: a circuit, and the schema by which it is asked in the table's terms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from einet._checks import as_int
+from einet.learning.history import History
+from einet.models.base import Model
+from einet.models.record import FormatError
+from einet.storage import load, load_metadata
+from einet.tables.evidence import as_evidence
+from einet.tables.frames import as_frame
+from einet.tables.learning import learn
+from einet.tables.posterior import TablePosterior
+from einet.tables.schema import Table
+
+if TYPE_CHECKING:
+    from einet.tables.query import Answer
+
+__all__ = ["TableModel"]
+
+# Under this name a file has the schema beside the model.
+_KEY = "table"
+
+
+class TableModel:
+    """A model that is asked about a table in the table's own terms, exactly.
+
+    Args:
+        model: A model of ``table.num_variables`` variables of the table's families.
+        table: The schema.
+
+    Example:
+        >>> import numpy, pandas
+        >>> generator = numpy.random.default_rng(0)
+        >>> female = generator.random(400) < 0.5
+        >>> height = generator.normal(numpy.where(female, 165, 180), 7).round(1)
+        >>> frame = pandas.DataFrame({"sex": numpy.where(female, "f", "m"), "height": height})
+        >>> model = TableModel.fit(frame, epochs=10)
+        >>> model.log_prob(frame).shape
+        (400,)
+        >>> posterior = model.given(pandas.DataFrame({"height": [160.0, 190.0]}))
+        >>> posterior.probabilities("sex").round(1)
+             f    m
+        0  1.0  0.0
+        1  0.0  1.0
+        >>> bool(160 < model.given({"sex": "f"}).mean("height")[0] < 170)
+        True
+        >>> model.sample(2, given={"sex": "m"}, seed=0)["sex"].tolist()
+        ['m', 'm']
+    """
+
+    #: How the model was learnt; None for one that was not, or came from a file.
+    history: History | None = None
+
+    def __init__(self, model: Model, table: Table) -> None:
+        if not isinstance(table, Table):
+            raise TypeError(f"table must be an einet.Table, got {type(table).__name__}")
+        if not isinstance(model, Model) or model.num_variables != table.num_variables:
+            raise ValueError(
+                f"model must have {table.num_variables} variables, as its table has, got "
+                f"{getattr(model, 'num_variables', type(model).__name__)}"
+            )
+        self.model, self.table = model, table
+
+    @classmethod
+    def fit(
+        cls,
+        frame: Any,
+        columns: Mapping[Any, Any] | None = None,
+        *,
+        num_sums: int | None = None,
+        epochs: int | None = None,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        progress: bool = False,
+    ) -> TableModel:
+        """Learn a model of a data frame: its schema, a tree of its columns, and parameters.
+
+        Args:
+            frame: Rows with holes, of pandas, polars or Arrow.
+            columns: What some columns are, where the data do not tell; see :meth:`Table.of`.
+            num_sums: K, the states of each column's latent variable; by the number of rows if not
+                given.
+            epochs: The most passes through the rows; by their number if not given.
+            seed: Seed of all that is random.
+            device: Where to learn; a GPU if there is one, by default. The model ends up on the CPU.
+            progress: Whether to show a progress bar.
+        """
+        table = frame_table(frame, columns)
+        z = table.encode(frame, strange="ignore", seed=seed)
+        model, history = learn(
+            table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device, progress=progress
+        )
+        answer = cls(model.cpu(), table)
+        answer.history = history
+        return answer
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def log_prob(self, frame: Any) -> Float[np.ndarray, " rows"]:
+        """log p of the known cells of each row, in nats and in the units of the columns.
+
+        Columns of numbers count with their densities, states and categories with their
+        probabilities. A number that its column cannot hold makes it −∞; what else a table does with
+        strange cells is said in :class:`Table`.
+        """
+        data = as_frame(frame)[0]
+        z = torch.from_numpy(self.table.encode(data))
+        return self.model.log_prob(z).double().cpu().numpy() + self.table.log_density_change(data)
+
+    def given(self, evidence: Any = None) -> TablePosterior:
+        """The distribution of all columns, given what is known of some.
+
+        Args:
+            evidence: A data frame, each row of which is evidence by itself; absent columns and
+                missing cells are unknown. Or a dict for one row: ``{"sex": "Female",
+                "age": (30, 40), "size": ["S", "M"]}``, with a value, the two ends of an interval,
+                which belong to it, or a list or set of values.
+        """
+        return TablePosterior(self.model, self.table, as_evidence(self.table, evidence))
+
+    def sample(self, n: int = 1, given: Any = None, seed: int | None = None) -> Any:
+        """New rows as a data frame of the table's library.
+
+        Args:
+            n: How many; for each row of evidence where there is more than one.
+            given: What is known of them, as in :meth:`given`.
+            seed: Seed of all that is random.
+        """
+        return self.given(given).sample(as_int("n", n, minimum=0), seed)
+
+    def impute(self, frame: Any, method: Any = "mean", seed: int | None = None) -> Any:
+        """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`."""
+        return self.given(frame).impute(method, seed)
+
+    def query(self, text: str) -> Answer:
+        """The exact answer to a question in words.
+
+        Args:
+            text: Such as ``P(income='>50K' | 30<=age<40, job in {nurse, clerk})``, ``E(age | …)``,
+                ``median(hours)``, ``quantile(0.9, hours)``, ``interval(0.9, hours)``, ``mode(job)``
+                or ``distribution(job)``.
+        """
+        from einet.tables.query.table_source import query
+
+        return query(self, text)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], metadata: Mapping[Any, Any] | None = None) -> None:
+        """Write model and schema to one file, with nothing in it that could run.
+
+        It is a file of the model like any other: :func:`einet.load` reads the model without its
+        schema.
+
+        Args:
+            path: The file; its folder must exist.
+            metadata: What else the file shall tell; ``"table"`` is taken.
+        """
+        if metadata is not None and _KEY in metadata:
+            raise ValueError(f"metadata must not have the name {_KEY!r}, under which the schema is")
+        self.model.save(path, {**(metadata or {}), _KEY: self.table.to_dict()})
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], device: torch.device | str | None = None
+    ) -> TableModel:
+        """Read what :meth:`save` wrote: the same answers, bit by bit.
+
+        Args:
+            path: The file.
+            device: Where to put the model; on the CPU by default.
+
+        Raises:
+            FormatError: The file is no model of a table, or damaged.
+        """
+        metadata = load_metadata(path)
+        if _KEY not in metadata:
+            raise FormatError(
+                f"{path} is a model without the schema of a table; einet.load reads it"
+            )
+        try:
+            return cls(load(path, device), Table.from_dict(metadata[_KEY]))
+        except ValueError as error:
+            raise FormatError(
+                f"{path} is no model of a table that can be loaded: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"TableModel({self.model.num_parameters:,} parameters) of a {self.table!r}"
+
+
+def frame_table(frame: Any, columns: Mapping[Any, Any] | None) -> Table:
+    """The schema of a frame, with room for at least one variable."""
+    table = Table.of(frame, columns)
+    if not table.num_variables:
+        raise ValueError("frame must have a column that there is something to learn from, got none")
+    return table

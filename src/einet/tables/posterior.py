@@ -1,0 +1,290 @@
+"""What can be asked of a table given evidence, in the terms of the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from einet._checks import as_int, check_choice
+from einet.models.base import Model
+from einet.tables.columns import Constant, Identifier, Number, Spiked, States
+from einet.tables.evidence import Evidence
+from einet.tables.frames import ARRAY, usable_backend
+from einet.tables.marginal import Marginal
+from einet.tables.schema import Table
+
+__all__ = ["Filling", "TablePosterior"]
+
+#: What missing cells are filled with; see :meth:`TablePosterior.impute`.
+Filling: TypeAlias = Literal["mean", "median", "mode", "sample"]
+
+
+class TablePosterior:
+    """p(· | e) of a table for rows of evidence; made by ``TableModel.given``.
+
+    Where evidence leaves several alternatives, a spike or a number, this is the mixture of the
+    posteriors of all of them, weighted by their probabilities: exact all the same.
+
+    Args:
+        model, table: The model and its schema.
+        evidence: What is known of each row.
+    """
+
+    def __init__(self, model: Model, table: Table, evidence: Evidence) -> None:
+        self.table, self.evidence = table, evidence
+        z = torch.from_numpy(evidence.z)
+        #: One posterior of the model for each alternative.
+        self.pieces = []
+        self.events: list[dict[int, Any]] = []
+        for alternative in evidence.alternatives:
+            points = {v: e for v, e in alternative.items() if isinstance(e, float)}
+            events = {v: e for v, e in alternative.items() if not isinstance(e, float)}
+            rows = z.clone()
+            for variable, value in points.items():
+                rows[:, variable] = value
+            options = {"where": events} if events else {}
+            self.pieces.append(model.given(rows, **options))
+            self.events.append(events)
+        logs = torch.stack([piece.exact_log_evidence.cpu() for piece in self.pieces])
+        self._log_evidence = logs.logsumexp(0)
+        #: The probability of each alternative given the evidence, ``[alternatives, rows]``.
+        self.shares = torch.softmax(logs, 0)
+        self.model = model
+
+    def __len__(self) -> int:
+        return len(self.evidence.z)
+
+    @property
+    def log_evidence(self) -> Float[np.ndarray, " rows"]:
+        """log p(e): log densities, in the units of the columns, and log probabilities of events."""
+        return self._log_evidence.numpy() + self.evidence.log_change
+
+    # -- one column ------------------------------------------------------------------------------
+
+    def probabilities(self, column: Any) -> Any:
+        """The probability of each value of a column of categories or states, as a data frame.
+
+        It has a column for each value, in their order.
+        """
+        coding = self.table.coding(column)
+        if not isinstance(coding, States):
+            raise ValueError(
+                f"column {column!r} has no finite list of values ({coding.describe()}); ask for "
+                "its mean, quantiles or cdf"
+            )
+        shares = self.state_probabilities(column)
+        backend = usable_backend(self.evidence.backend)
+        if backend == ARRAY:
+            return shares
+        values = [float(value) if coding.is_number else value for value in coding.values]
+        if backend == "pandas":
+            import pandas as pd
+
+            return pd.DataFrame(shares, columns=pd.Index(values))
+        import narwhals.stable.v2 as nw
+
+        columns: Any = {str(value): shares[:, n] for n, value in enumerate(values)}
+        library: Any = backend
+        return nw.from_dict(columns, backend=library).to_native()
+
+    def state_probabilities(self, column: Any) -> Float[np.ndarray, "rows values"]:
+        """The same as an array."""
+        variable = self.table.variables(column).start
+        return self._of_states(variable).numpy()
+
+    def mean(self, column: Any) -> np.ndarray:
+        """E[column | e] of each row; of dates and times as such."""
+        return self._marginal(column).mean_cells()
+
+    def quantile(self, column: Any, q: float | Sequence[float]) -> np.ndarray:
+        """The smallest value that the column does not exceed with probability q or more.
+
+        Args:
+            column: A column of numbers, dates or ordered categories.
+            q: A probability, or several.
+
+        Returns:
+            ``[rows]``, or ``[len(q), rows]`` for several.
+        """
+        marginal = self._marginal(column)
+        several = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        if bool(((several < 0) | (several > 1)).any()):
+            raise ValueError(f"q must lie between 0 and 1, got {q!r}")
+        answers = [marginal.quantile_cells(float(share)) for share in several]
+        return answers[0] if np.ndim(q) == 0 else np.stack(answers)
+
+    def median(self, column: Any) -> np.ndarray:
+        """The same for q = ½."""
+        return self.quantile(column, 0.5)
+
+    def interval(self, column: Any, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The ends between which a column lies with probability ``mass``, as much on each side."""
+        if not 0 < mass < 1:
+            raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
+        lower, upper = self.quantile(column, [(1 - mass) / 2, (1 + mass) / 2])
+        return lower, upper
+
+    def cdf(self, column: Any, x: Any) -> Float[np.ndarray, " rows"]:
+        """P(column ≤ x | e) of each row; x is a number for all rows, or one for each."""
+        marginal = self._marginal(column)
+        at = np.broadcast_to(np.asarray(x, dtype=np.float64), (len(self),))
+        return marginal.cdf(at)
+
+    # -- all columns -----------------------------------------------------------------------------
+
+    def sample(self, n: int = 1, seed: int | None = None) -> Any:
+        """Draws of whole rows as a data frame; known cells keep their values.
+
+        Args:
+            n: How many for each row of evidence; these follow one another in the frame.
+            seed: Seed of all that is random.
+        """
+        n = as_int("n", n, minimum=0)
+        generator = torch.Generator().manual_seed(_seed(seed))
+        rows, variables = self.evidence.z.shape
+        draws = torch.empty(rows, n, variables, dtype=torch.float64)
+        if len(self.pieces) == 1:
+            drawn = self.pieces[0].sample(n, seed=_seed_from(generator))
+            draws[:] = drawn.double().cpu().transpose(0, 1)
+        else:
+            self._check_possible()
+            chosen = torch.multinomial(self.shares.T, max(n, 1), True, generator=generator)[:, :n]
+            for number, piece in enumerate(self.pieces):
+                taken = chosen == number
+                most = int(taken.sum(1).max()) if n else 0
+                if most:
+                    drawn = piece.sample(most, seed=_seed_from(generator)).double().cpu()
+                    place = taken.cumsum(1) - 1
+                    row, draw = taken.nonzero().unbind(1)
+                    draws[row, draw] = drawn[place[row, draw], row]
+        known = np.repeat(self.evidence.z, n, 0)
+        z = draws.reshape(rows * n, variables).numpy()
+        return self._decoded(np.where(np.isnan(known), z, known))
+
+    def impute(self, method: Filling = "mean", seed: int | None = None) -> Any:
+        """The evidence with its missing cells filled in, as a data frame.
+
+        Args:
+            method: What a missing cell gets.
+
+                * ``"mean"``: the expectation of numbers, rounded where the type has no fractions,
+                  and the most probable category;
+                * ``"median"``: the median of numbers and ordered categories, and the most probable
+                  category of others;
+                * ``"mode"``: the most probable category; of numbers the median, but the most
+                  probable spike where it is more likely than all numbers beside the spikes;
+                * ``"sample"``: one draw of all missing cells of a row together.
+
+            seed: Seed of ``"sample"``.
+        """
+        check_choice("method", method, get_args(Filling))
+        if method == "sample":
+            return self.sample(1, seed)
+        if seed is not None:
+            raise ValueError(f"seed is for method 'sample', but method is {method!r}")
+        cells: dict[Any, np.ndarray] = {}
+        for name, coding in self.table.codings.items():
+            if isinstance(coding, Identifier):
+                continue
+            where = self.table.variables(name)
+            known = coding.decode(self.evidence.z[:, where.start : where.stop])
+            if not isinstance(coding, Constant) and bool(self.unknown(name).any()):
+                marginal = self._marginal(name)
+                filled = marginal.fill(method, self.table.types[name])
+                known = np.where(self.unknown(name), filled, known)
+            cells[name] = known
+        return self.table.build(cells, len(self), self.evidence.backend)
+
+    def unknown(self, column: Any) -> np.ndarray:
+        """Which rows do not say what a column is."""
+        where = self.table.variables(column)
+        return np.asarray(np.isnan(self.evidence.z[:, where.start : where.stop]).all(1))
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _of_states(self, variable: int) -> torch.Tensor:
+        """The probabilities of a discrete variable's states, over all alternatives."""
+        self._check_possible()
+        total = 0.0
+        for piece, share in zip(self.pieces, self.shares, strict=True):
+            total = total + share.unsqueeze(1) * piece.probabilities(variable).double().cpu()
+        assert isinstance(total, torch.Tensor)
+        return total
+
+    def _marginal(self, column: Any) -> Marginal:
+        """The distribution of one column in each row."""
+        self._check_possible()
+        coding, where = self.table.coding(column), self.table.variables(column)
+        if not isinstance(coding, Number | Spiked | States):
+            raise ValueError(f"column {column!r} has no distribution: it is {coding.describe()}")
+        kind = self.table.types[column]
+        known = None
+        if coding.is_number:
+            known = coding.decode(self.evidence.z[:, where.start : where.stop])
+        if isinstance(coding, States):
+            shares = self._of_states(where.start).numpy()
+            return Marginal(column, coding, kind, shares, [], [])
+        if isinstance(coding, Number):
+            certain = np.ones((len(self), 1))
+            parts = self._parts(where.start)
+            return Marginal(column, coding, kind, certain, self.pieces, parts, known)
+        shares = self._of_states(where.start).numpy()
+        pieces: list[Any] = []
+        numbers: list[tuple[torch.Tensor, tuple[float, float], int]] = []
+        for piece, events, share in zip(self.pieces, self.events, self.shares, strict=True):
+            # The number beside the spikes: given that there is no spike.
+            evidence = piece.evidence
+            rows = evidence.x.double().clone()
+            rows[~evidence.mask] = math.nan
+            spiked = rows[:, where.start] > 0
+            rows[:, where.start] = torch.where(spiked, rows[:, where.start], 0.0)
+            others = {v: e for v, e in events.items() if v != where.start}
+            options: Mapping[str, Any] = {"where": others} if others else {}
+            none = piece.probabilities(where.start)[:, 0].double().cpu()
+            pieces.append(self.model.given(rows, **options))
+            numbers.append((share * none, self._ends(others, where.start + 1), where.start + 1))
+        total = sum(part[0] for part in numbers)
+        assert isinstance(total, torch.Tensor)
+        safe = total.clamp(min=torch.finfo(torch.float64).tiny)
+        parts = [(share / safe, ends, variable) for share, ends, variable in numbers]
+        return Marginal(column, coding, kind, shares, pieces, parts, known)
+
+    def _parts(self, variable: int) -> list[tuple[torch.Tensor, tuple[float, float], int]]:
+        return [
+            (share, self._ends(events, variable), variable)
+            for share, events in zip(self.shares, self.events, strict=True)
+        ]
+
+    @staticmethod
+    def _ends(events: Mapping[int, Any], variable: int) -> tuple[float, float]:
+        """Between what a continuous variable is known to lie."""
+        if variable not in events:
+            return -math.inf, math.inf
+        event = events[variable]
+        return float(event.lower), float(event.upper)
+
+    def _decoded(self, z: np.ndarray) -> Any:
+        return self.table.decode(z, self.evidence.backend)
+
+    def _check_possible(self) -> None:
+        rows = (self._log_evidence == -math.inf).nonzero().flatten().tolist()
+        if rows:
+            raise ValueError(
+                f"the evidence has probability 0 in {len(rows)} of {len(self)} rows (first: row "
+                f"{rows[0]}), which have no posterior"
+            )
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return int(torch.randint(1 << 31, ()).item())
+    return as_int("seed", seed, minimum=0)
+
+
+def _seed_from(generator: torch.Generator) -> int:
+    return int(torch.randint(1 << 31, (), generator=generator).item())

@@ -1,0 +1,69 @@
+"""What questions are asked of: anything that knows the probabilities of boxes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from einet.tables.constraints import Box
+from einet.tables.query.columns import AskedColumns
+
+__all__ = ["NOTHING", "Mass", "Source", "total"]
+
+
+class Mass(NamedTuple):
+    """How much lies in an event.
+
+    A value of a continuous column has no probability but a density. Next to a probability it is
+    nothing, however large; only events of as many such values can be compared.
+
+    Attributes:
+        points: The number of continuous columns that are held at one value.
+        log: The log-probability, or log-density in these columns.
+    """
+
+    points: int
+    log: float
+
+
+#: What lies in an event that cannot happen.
+NOTHING = Mass(0, -math.inf)
+
+
+def total(masses: Iterable[Mass]) -> Mass:
+    """What lies in events that do not overlap, taken together.
+
+    >>> total([Mass(0, math.log(0.25)), Mass(0, math.log(0.25)), Mass(1, 5.0)])
+    Mass(points=0, log=-0.693...)
+    """
+    possible = [mass for mass in masses if mass.log > -math.inf]
+    if not possible:
+        return NOTHING
+    points = min(mass.points for mass in possible)
+    logs = np.array([mass.log for mass in possible if mass.points == points])
+    return Mass(points, float(np.logaddexp.reduce(logs)))
+
+
+class Source(ABC):
+    """Something that questions can be asked of, such as a model of a table.
+
+    To derive from it, say which columns there are, and how much lies in boxes of them; everything
+    else is worked out from these.
+    """
+
+    @property
+    @abstractmethod
+    def columns(self) -> AskedColumns:
+        """The columns that can be asked for."""
+
+    @abstractmethod
+    def measure(self, events: Sequence[Sequence[Box]]) -> list[Mass]:
+        """How much lies in each of several events.
+
+        Args:
+            events: Each is the union of some boxes that do not overlap.
+        """

@@ -1,0 +1,161 @@
+"""A model of a table, as questions see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from einet.data.events import Between, States, between
+from einet.models.base import Model
+from einet.tables.constraints import Box
+from einet.tables.model import TableModel
+from einet.tables.query.asked import asked_columns
+from einet.tables.query.columns import AskedColumns
+from einet.tables.query.evaluation import Answer, ask
+from einet.tables.query.rows import MOST_ROWS, Row, rows_of
+from einet.tables.query.source import Mass, Source, total
+from einet.tables.schema import Table
+
+__all__ = ["TableSource", "query"]
+
+
+def query(model: TableModel, text: str) -> Answer:
+    """The exact answer to a question about a table.
+
+    Args:
+        model: A model of the table.
+        text: The question: ``P(event | condition)``, ``E(column | condition)``, ``median(column |
+            …)``, ``quantile(q, column | …)``, ``interval(mass, column | …)``, ``mode(column | …)``
+            or ``distribution(column | …)``. Conditions are comparisons of columns with values
+            (``30 <= age < 40``, ``sex = Female``, ``job in {nurse, 'night guard'}``), joined by
+            ``and``, ``or``, ``not``, parentheses, and commas for "and". Names and values of several
+            words need quotes; those of names are double ones or backticks.
+
+    Raises:
+        QueryError: The question cannot be read, or not be answered; it says where.
+
+    Example:
+        >>> import numpy, pandas
+        >>> generator = numpy.random.default_rng(0)
+        >>> female = generator.random(400) < 0.5
+        >>> height = generator.normal(numpy.where(female, 165, 180), 7)
+        >>> frame = pandas.DataFrame({"sex": numpy.where(female, "f", "m"), "height": height})
+        >>> model = TableModel.fit(frame, epochs=10)
+        >>> query(model, "P(sex=f | height<165)").value > 0.9
+        True
+        >>> query(model, "P(agee<30)")
+        Traceback (most recent call last):
+        einet.tables.query.errors.QueryError: there is no column 'agee'; ...
+    """
+    return ask(TableSource(model.model, model.table), text)
+
+
+class TableSource(Source):
+    """The probabilities of boxes under a model; exact.
+
+    Args:
+        model: The model.
+        table: What its variables are.
+    """
+
+    def __init__(self, model: Model, table: Table) -> None:
+        self.model, self.table = model, table
+        # Questions are text, but names of columns may be anything.
+        self._names = {str(name): name for name in table.names}
+
+    @cached_property
+    def columns(self) -> AskedColumns:  # type: ignore[override]
+        """The columns that can be asked for."""
+        return asked_columns(self.table)
+
+    def measure(self, events: Sequence[Sequence[Box]]) -> list[Mass]:
+        rows = [self.rows(event) for event in events]
+        flat = [row for part in rows for row in part]
+        logs = log_probs(self.model, flat)
+        masses = [
+            Mass(row.points, log + row.log_slope) for row, log in zip(flat, logs, strict=True)
+        ]
+        ends = np.cumsum([len(part) for part in rows]).tolist()
+        starts = [0, *ends[:-1]]
+        return [total(masses[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+    def rows(self, event: Sequence[Box]) -> list[Row]:
+        """All ways for an event to come true."""
+        rows: list[Row] = []
+        for box in event:
+            named = {self._names[column]: pieces for column, pieces in box.items()}
+            rows += rows_of(self.table, named)
+            if len(rows) > MOST_ROWS:
+                raise ValueError(
+                    f"it takes more than {MOST_ROWS:,} disjoint pieces, which is too many"
+                )
+        return rows
+
+    def sample(self, number: int, event: Sequence[Box], seed: int = 0) -> Tensor:
+        """Draw values of the model's variables, given an event.
+
+        Args:
+            number: How many rows.
+            event: Boxes that do not overlap.
+            seed: Seed of all that is random.
+        """
+        rows = self.rows(event)
+        logs = np.array(log_probs(self.model, rows)) + [row.log_slope for row in rows]
+        possible = [row.points for row, log in zip(rows, logs, strict=True) if log > -math.inf]
+        if not possible:
+            raise ValueError("the condition has probability 0 under the model")
+        fewest = np.array([row.points for row in rows]) == min(possible)
+        weights = np.where(fewest, np.exp(logs - logs[fewest].max()), 0.0)
+        counts = np.random.default_rng(seed).multinomial(number, weights / weights.sum())
+        parts = []
+        for place, count in enumerate(counts.tolist()):
+            if count:
+                x, where = evidence(self.model, [rows[place]])
+                posterior = self.model.given(x, where=where) if where else self.model.given(x)
+                parts.append(posterior.sample(count, seed=(seed + place) % 2**63)[:, 0])
+        drawn = torch.cat(parts)
+        order = np.random.default_rng([seed, 1]).permutation(number)
+        return drawn[torch.as_tensor(order, device=drawn.device)]
+
+
+def log_probs(model: Model, rows: Sequence[Row]) -> list[float]:
+    """The log-probability, or log-density, of each of several rows."""
+    groups: dict[frozenset[int], list[int]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(frozenset(row.events), []).append(place)
+    logs = np.zeros(len(rows))
+    # Rows with events of the same variables are asked for together.
+    for places in groups.values():
+        x, where = evidence(model, [rows[place] for place in places])
+        found = model.log_prob(x, where=where) if where else model.log_prob(x)
+        logs[places] = found.double().cpu().numpy()
+    return logs.tolist()
+
+
+def evidence(model: Model, rows: Sequence[Row]) -> tuple[Tensor, dict[int, Any]]:
+    """Rows with events of the same variables as one batch: values, and events for each row."""
+    x = torch.full((len(rows), model.num_variables), torch.nan, dtype=torch.float64)
+    for place, row in enumerate(rows):
+        for variable, value in row.values.items():
+            x[place, variable] = value
+    variables = rows[0].events if rows else ()
+    where = {variable: _stacked([row.events[variable] for row in rows]) for variable in variables}
+    return x.to(model.device), where
+
+
+def _stacked(events: Sequence[Any]) -> Any:
+    """The events of a variable in several rows, as one."""
+    if all(isinstance(event, Between) for event in events):
+        ends = ([getattr(event, end) for event in events] for end in ("lower", "upper"))
+        return between(*map(torch.stack, ends))
+    states = torch.cat([event.values for event in events]).unique()
+    weights = torch.zeros(len(events), len(states), dtype=torch.float64)
+    for place, event in enumerate(events):
+        weights[place, torch.searchsorted(states, event.values)] = event.weights
+    return States(states, weights, table=False)
