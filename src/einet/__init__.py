@@ -4,6 +4,7 @@ from einet import data, families
 from einet._version import __version__
 from einet.clusters.clustered import ClusteredEinet
 from einet.clusters.history import ClusterHistory
+from einet.data.events import among, between, likelihood
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.families import (
@@ -74,12 +75,15 @@ __all__ = [
     "Table",
     "TableModel",
     "__version__",
+    "among",
+    "between",
     "chow_liu",
     "cosine",
     "data",
     "exponential",
     "families",
     "fit",
+    "likelihood",
     "linear",
     "load",
     "load_metadata",

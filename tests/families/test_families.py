@@ -95,11 +95,11 @@ def test_the_wider_type_wins(case: Case):
 def test_intervals_between_integers():
     family, stored = Gaussian(), torch.tensor([[0.3, 0.5], [2.0, 1.0]])
     low, high = torch.tensor([[-1], [2]]), torch.tensor([[1], [3]])
-    expected = family.log_interval(low.float(), high.float(), stored)
-    assert torch.equal(family.log_interval(low, high, stored), expected)
-    exact = family.log_interval(low.double(), high.double(), stored.double())
-    assert torch.equal(family.log_interval(low.float(), high.double(), stored), exact)
-    assert torch.equal(family.log_interval(low, high, stored.double()), exact)
+    expected = family.log_prob_between(low.float(), high.float(), stored)
+    assert torch.equal(family.log_prob_between(low, high, stored), expected)
+    exact = family.log_prob_between(low.double(), high.double(), stored.double())
+    assert torch.equal(family.log_prob_between(low.float(), high.double(), stored), exact)
+    assert torch.equal(family.log_prob_between(low, high, stored.double()), exact)
 
 
 @every_case

@@ -108,7 +108,7 @@ def test_probabilities_of_intervals():
     reference = stats.norm(family.mean(stored).item(), family.variance(stored).sqrt().item())
     low = torch.tensor([-math.inf, -3.0, 0.0, 4.0, 4.5, 9.0, -math.inf]).double()
     high = torch.tensor([-3.0, 0.0, 4.0, 4.5, 9.0, math.inf, math.inf]).double()
-    found = family.log_interval(low, high, stored.expand(7, 2))
+    found = family.log_prob_between(low, high, stored.expand(7, 2))
     expected = torch.tensor(
         [reference.cdf(b) - reference.cdf(a) for a, b in zip(low, high, strict=True)]
     )
@@ -123,14 +123,16 @@ def test_intervals_far_out_keep_their_digits():
         low, high = (torch.tensor([end]).double() for end in ends)
         # Almost all of it lies beyond the nearer bound, where Φ is about φ(40)/40.
         expected = stats.norm.logsf(40.0)
-        assert family.log_interval(low, high, stored).item() == pytest.approx(expected, rel=1e-12)
+        assert family.log_prob_between(low, high, stored).item() == pytest.approx(
+            expected, rel=1e-12
+        )
     wide = torch.tensor([[0.0, 1e24]]).double()
     bounds = torch.tensor([[0.0], [1.0]]).double()
-    found = family.log_interval(bounds[0], bounds[1], wide)
+    found = family.log_prob_between(bounds[0], bounds[1], wide)
     expected = family.log_prob(torch.tensor([0.5]).double(), wide)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)
     same = torch.tensor([1.0]).double()
-    assert family.log_interval(same, same, stored).item() == -math.inf
+    assert family.log_prob_between(same, same, stored).item() == -math.inf
 
 
 @given(
@@ -146,8 +148,9 @@ def test_the_bound_of_an_interval(deviation: float, distance: float, width: floa
     stored = torch.tensor([-0.5, (deviation / 7) ** 2], dtype=torch.float64)
     middle = family.mean(stored) + distance
     half = width * share / 2
-    exact = family.log_interval(middle - half, middle + half, stored)
-    theta, constant = family.interval_bound(torch.tensor(width).double(), stored)
+    exact = family.log_prob_between(middle - half, middle + half, stored)
+    most = torch.tensor(width, dtype=torch.float64)
+    theta, constant = family.interval_bound(most, stored)
     bound = theta @ family.T(middle) + constant
     assert bound >= exact - 1e-9 * exact.abs()
     if share == 1 and deviation > width and abs(distance) < 3 * deviation:
@@ -159,9 +162,3 @@ def test_other_families_know_of_no_bound_but_one():
     assert theta.shape == (4, 1)
     assert not theta.any()
     assert not constant.any()
-
-
-def test_other_families_know_of_no_intervals():
-    zero = torch.zeros(1).double()
-    with pytest.raises(NotImplementedError, match="Bernoulli leaves do not know"):
-        Bernoulli().log_interval(zero, zero, zero.unsqueeze(-1))

@@ -108,12 +108,15 @@ def test_leaves_that_count_need_no_integral(family: einet.ExponentialFamily):
     assert found.nats_error == pytest.approx(logs.std().item() / 256)
 
 
-def test_methods():
+def test_methods(monkeypatch: pytest.MonkeyPatch):
     def of(*families: einet.ExponentialFamily) -> einet.Model:
         graph = einet.random_trees(len(families), 0, 1)
         return einet.Einet(graph, list(families), num_sums=1)
 
     assert method_for(of(einet.Gaussian())) == "integrated"
+    assert method_for(of(einet.Gaussian(), einet.Gamma())) == "integrated"
+    unknown = einet.ExponentialFamily.log_prob_between
+    monkeypatch.setattr(einet.Gamma, "log_prob_between", unknown)
     assert method_for(of(einet.Gaussian(), einet.Gamma())) == "dequantised"
     assert method_for(einet.Mixture([of(einet.Binomial(3)), of(einet.Poisson())])) == "discrete"
     with pytest.raises(ValueError, match="all leaves must be densities or all count"):

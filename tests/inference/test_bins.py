@@ -86,7 +86,7 @@ def test_few_rows_need_no_tables(monkeypatch: pytest.MonkeyPatch):
     by_tables = bin_log_prob(model, rows, bounds)
     torch.testing.assert_close(bin_log_prob(model, rows[:41], bounds), by_tables[:41])
     # Some leaves and entries at a time.
-    monkeypatch.setattr(bins, "block_bytes", lambda device: 8 * 3 * 41)
+    limit(monkeypatch, "block")
     torch.testing.assert_close(bin_log_prob(model, rows[:41], bounds), by_tables[:41])
 
 
@@ -158,5 +158,5 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="edges must be at least two ascending numbers"):
         bin_log_prob(model, torch.tensor([[0, 0]]), bounds.flip(0))
     counts = einet.Einet(einet.random_trees(2, 1, 1), einet.Binomial(3), num_sums=2)
-    with pytest.raises(NotImplementedError, match="Binomial leaves do not know"):
+    with pytest.raises(ValueError, match="bins are for densities, but a variable is Binomial"):
         bin_log_prob(counts, torch.tensor([[0, 0]]), bounds)

@@ -13,6 +13,7 @@ from torch import Tensor
 from einet.data.arrays import Given, as_given
 from einet.data.beside import as_labels, as_weights, labels_of, weights_of
 from einet.data.columns import order_of
+from einet.data.events import Events, as_events
 
 __all__ = ["Batch", "as_batch", "as_labels", "as_weights"]
 
@@ -25,7 +26,8 @@ class Batch:
     is never looked at. ``observed`` says which cells are known; None is all of them. ``labels`` are
     classes, −1 where unknown, and ``weights`` how often a row counts; None is once. For models
     side by side there is a column for each, of how often a row counts for it. ``columns`` are the
-    names of the variables, where the rows came from a table that has them.
+    names of the variables, where the rows came from a table that has them. ``events`` say of
+    variables that are not observed in what interval, or in which states, they are.
     """
 
     x: Float[Tensor, "rows variables"] | Integer[Tensor, "rows variables"]
@@ -33,26 +35,29 @@ class Batch:
     labels: Int[Tensor, " rows"] | None = None
     weights: Float[Tensor, "rows *models"] | None = None
     columns: tuple[str, ...] | None = None
+    events: Events | None = None
 
     def __len__(self) -> int:
         return self.x.shape[0]
 
     def __getitem__(self, rows: slice | Tensor) -> Batch:
         """Some of the rows."""
-        return self.map(lambda tensor: tensor[rows])
+        events = None if self.events is None else self.events[rows]
+        return replace(self.map(lambda tensor: tensor[rows]), events=events)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The same with a function applied to every tensor."""
+        """The same with a function applied to every tensor but those of events."""
         rest = (self.observed, self.labels, self.weights)
         others = (None if tensor is None else function(tensor) for tensor in rest)
-        return Batch(function(self.x), *others, columns=self.columns)
+        return Batch(function(self.x), *others, columns=self.columns, events=self.events)
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device; the very same if it lies there already."""
         tensors = (self.x, self.observed, self.labels, self.weights)
         if all(tensor is None or tensor.device == device for tensor in tensors):
             return self
-        return self.map(lambda tensor: tensor.to(device))
+        events = None if self.events is None else self.events.to(device)
+        return replace(self.map(lambda tensor: tensor.to(device)), events=events)
 
     def hide(self, share: float, generator: torch.Generator) -> Batch:
         """The same with each known cell taken for missing with probability ``share``."""
@@ -67,7 +72,7 @@ class Batch:
     @property
     def cells(self) -> Batch:
         """The data alone, without labels and weights."""
-        return Batch(self.x, self.observed, columns=self.columns)
+        return Batch(self.x, self.observed, columns=self.columns, events=self.events)
 
     @property
     def mask(self) -> Bool[Tensor, "rows variables"]:
@@ -87,7 +92,8 @@ class Batch:
     def nbytes(self) -> int:
         """The memory of all tensors."""
         tensors = (self.x, self.observed, self.labels, self.weights)
-        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+        events = 0 if self.events is None else self.events.nbytes
+        return events + sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def as_batch(
@@ -106,6 +112,8 @@ def as_batch(
     scan: bool = True,
     own: bool = False,
     differentiable: bool = False,
+    where: Any = None,
+    events: bool = False,
 ) -> Batch:
     """Check data with what belongs to their rows, and find what is missing.
 
@@ -132,13 +140,20 @@ def as_batch(
         scan: Whether to look for NaN at all; without, the caller does.
         own: Whether to copy what lies in the memory that was given, which may change later.
         differentiable: Whether ``x`` keeps its graph, for gradients in it; a Batch always does.
+        where: Events of variables that are not observed: see :mod:`einet.data.events`.
+        events: Whether a Batch may come with events. Then ``x`` may also be None, for rows of which
+            nothing else is known: as many as the events have, or one.
 
     Example:
         >>> batch = as_batch([[0.5, float("nan")]], num_variables=2)
         >>> batch.observed
         tensor([[ True, False]])
     """
+    if x is None and num_variables is not None and events:
+        x, observed = _nothing(where, num_variables, observed, columns, name)
     if isinstance(x, Batch):
+        if x.events is not None and not events:
+            raise ValueError(f"{name} is a Batch with events, which only queries take as evidence")
         beside = {"observed": observed, "labels": labels, "weights": weights}
         for what, value in beside.items():
             if value is not None:
@@ -148,7 +163,8 @@ def as_batch(
             order = order_of(x.columns, columns, name)
             if order is not None:
                 mask = None if x.observed is None else x.observed[:, order]
-                batch = replace(x, x=x.x[:, order], observed=mask)
+                known = None if x.events is None else x.events.reordered(order)
+                batch = replace(x, x=x.x[:, order], observed=mask, events=known)
             batch = replace(batch, columns=columns)
         _check_shape(batch.x, num_variables, name, allow_empty)
     else:
@@ -167,8 +183,47 @@ def as_batch(
             checked = weights_of(of_rows, len(batch), f"{prefix}weights", allow_empty)
             batch.weights = checked.to(device_of_rows)
             lenders.append(of_rows.values if of_rows.lent else None)
+    if where is not None:
+        batch = _with_events(batch, where, num_variables, columns, name)
     batch = batch if device is None else batch.to(device)
     return _owned(batch, lenders) if own else batch
+
+
+def _nothing(
+    where: Any, num_variables: int, observed: Any, columns: tuple[str, ...] | None, name: str
+) -> tuple[Tensor, Tensor]:
+    """Rows of which nothing is known, as many as the events have."""
+    if observed is not None:
+        raise ValueError(f"observed is given, but {name} is not")
+    rows, cpu = 1, torch.device("cpu")
+    if where is not None:
+        rows = as_events(where, num_variables, columns, None, cpu).lower.shape[0]
+    x = torch.zeros(rows, num_variables)
+    return x, torch.zeros_like(x, dtype=torch.bool)
+
+
+def _with_events(
+    batch: Batch, where: Any, num_variables: int | None, columns: tuple[str, ...] | None, name: str
+) -> Batch:
+    """The batch with events, of cells that are not observed."""
+    if batch.events is not None:
+        raise ValueError(f"where is given, but {name} is a Batch with its own events")
+    assert num_variables is not None
+    events = as_events(where, num_variables, columns, len(batch), batch.x.device)
+    known = batch.mask
+    if batch.x.is_floating_point():
+        # Where nobody has looked for missing cells before.
+        known = known & ~batch.x.isnan()
+    both = known[:, list(events.all_variables)].nonzero()
+    if len(both):
+        row, number = both[0].tolist()
+        variable = events.all_variables[number]
+        called = variable if columns is None else repr(columns[variable])
+        raise ValueError(
+            f"where has an event for variable {called}, but {name} has a value of it in row {row}; "
+            "a cell may have either"
+        )
+    return replace(batch, observed=known, events=events)
 
 
 def _in_order(given: Given, columns: tuple[str, ...] | None, name: str) -> Given:

@@ -42,6 +42,10 @@ def class_roots(
         weights: Those of every layer; the model's own by default.
         natural: θ and A of every block of leaves; the model's own by default.
     """
+    if batch.events is not None:
+        raise NotImplementedError(
+            "log_prob has no derivatives where rows have events (where): ask under torch.no_grad()"
+        )
     if batch.x.requires_grad and all(g.family.discrete for g in model.leaf.family_groups):
         kinds = ", ".join(sorted({type(g.family).__name__ for g in model.leaf.family_groups}))
         raise ValueError(

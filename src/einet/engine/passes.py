@@ -18,6 +18,7 @@ from einet.data.batch import Batch
 from einet.engine import autograd
 from einet.engine.m_step import check_canonical, m_step, update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
+from einet.engine.replay import check_no_events
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
 from einet.engine.values import EinetValues, Expectation
@@ -137,7 +138,7 @@ class Layers(nn.Module, ABC):
         values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(values.evidence, v, m, maximise, natural)
+        self.leaf.propagate_(values.evidence, v, m, maximise, natural, batch.events)
         weights = self.circuit.weights if weights is None else weights
         self.circuit.fill_(weights, values, maximise)
         return values
@@ -244,6 +245,7 @@ class Passes(Layers):
         self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
     ) -> Expectation:
         """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
+        check_no_events(batch)
         values = self.fill(batch)
         weights = self.circuit.weights
         if values.fused:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from einet.engine.passes import Layers, Passes
     from einet.engine.pseudo_counts import PseudoCounts
 
-__all__ = ["expect", "forget", "log_prob", "step"]
+__all__ = ["check_no_events", "expect", "forget", "log_prob", "step"]
 
 # Recordings kept for a model; those not used for longest go first.
 _MOST_KEPT = 8
@@ -77,7 +77,7 @@ def expect(model: Passes, batch: Batch, into: EinetStatistics) -> None:
 
 def log_prob(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
     """``model.piece_log_prob(batch)`` in float32; on a CPU without a recording."""
-    if not batch.x.is_cuda:
+    if not batch.x.is_cuda or batch.events is not None:
         return model.piece_log_prob(batch).float()
     replays = _of(model)
     with replays.lock:
@@ -86,6 +86,12 @@ def log_prob(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
             return model.piece_log_prob(batch).float()
         recording.begin()
         return recording.run(model, batch)[: len(batch)].float()
+
+
+def check_no_events(batch: Batch) -> None:
+    """Raise where rows have events: nothing is learnt from those, and no recording reads them."""
+    if batch.events is not None:
+        raise ValueError("x is a Batch with events, which only queries take as evidence")
 
 
 def forget(model: nn.Module) -> None:
@@ -134,6 +140,7 @@ class _Replays:
         None where parameters are computed from others (:func:`einet.unconstrained`): they lie
         somewhere else at every call.
         """
+        check_no_events(batch)
         if not self._in_place():
             self._kept.clear()
             self._last = None

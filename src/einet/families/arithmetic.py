@@ -10,6 +10,7 @@ from torch import Tensor
 
 __all__ = [
     "below_one",
+    "clipped",
     "finite",
     "from_interval",
     "is_whole",
@@ -52,6 +53,27 @@ def _end(largest: float, dtype: torch.dtype) -> float:
     if number.item() > largest:
         number = number.nextafter(torch.zeros_like(number))
     return number.item()
+
+
+def clipped(
+    x: Float[Tensor, "*batch"], lower: Tensor, upper: Tensor, dtype: torch.dtype
+) -> Float[Tensor, "*batch2"]:
+    """``x`` within bounds and in a type, which it does not leave by rounding if it can be helped.
+
+    NaN where there is nothing between the bounds.
+
+    Example:
+        >>> tenth = torch.tensor(0.1, dtype=torch.float64)
+        >>> bool(clipped(tenth, 0 * tenth, tenth, torch.float32).double() <= tenth)
+        True
+    """
+    inside = torch.minimum(torch.maximum(x, lower), upper)
+    rounded = inside.to(dtype)
+    infinite = torch.full_like(rounded, torch.inf)
+    wide = rounded.double()
+    rounded = torch.where(wide > upper, rounded.nextafter(-infinite), rounded)
+    rounded = torch.where(wide < lower, rounded.nextafter(infinite), rounded)
+    return torch.where(lower <= upper, rounded, torch.nan)
 
 
 def is_whole(x: Float[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:

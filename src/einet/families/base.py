@@ -14,7 +14,7 @@ from torch import Tensor
 
 from einet.families.hyper import Limits, check_limits
 
-__all__ = ["ExponentialFamily", "as_values"]
+__all__ = ["ExponentialFamily", "as_bounds", "as_values"]
 
 # In place of typing.Self, which the run-time checks of the tests cannot read in methods.
 Family = TypeVar("Family", bound="ExponentialFamily")
@@ -36,6 +36,23 @@ def as_values(
     return x.to(kind), parameters.to(kind)
 
 
+def as_bounds(
+    lower: Real[Tensor, "*batch"], upper: Real[Tensor, "*batch2"], parameters: Float[Tensor, "*P"]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch2"], Float[Tensor, "*P"], torch.dtype]:
+    """All three in float64, and the type that an answer is given in: the widest of theirs.
+
+    Example:
+        >>> lower, upper, _, kind = as_bounds(torch.tensor(0), torch.tensor(1), torch.rand(3, 1))
+        >>> lower.dtype, kind
+        (torch.float64, torch.float32)
+    """
+    kind = parameters.dtype
+    for bound in (lower, upper):
+        if bound.is_floating_point():
+            kind = torch.promote_types(kind, bound.dtype)
+    return lower.double(), upper.double(), parameters.double(), kind
+
+
 class ExponentialFamily(ABC):
     r"""A univariate exponential family, :math:`p(x) = h(x)\exp(\theta^\top T(x) - A(\theta))`.
 
@@ -54,6 +71,10 @@ class ExponentialFamily(ABC):
     third, the *stored* one, is what a model keeps (``[..., V, P]``, ``P = num_parameters``): by
     default φ itself; a family overrides :meth:`store`, :meth:`phi_of` and :meth:`theta_of` where
     φ would lose digits in float32 (Gaussian) or θ(φ) is costly to solve (Beta, Gamma).
+
+    **Intervals.** The four methods that end in ``_between`` answer for values that are known to lie
+    between two bounds; queries ask them about such evidence. Without them a family serves all
+    other queries.
 
     **Support.** ``log_h`` is −∞ outside the support, ``T`` stays finite there. Neither ever sees
     NaN: missing values are replaced by :attr:`filler` and masked out before. A support ends where
@@ -181,28 +202,64 @@ class ExponentialFamily(ABC):
         """
         return None
 
-    def log_interval(
-        self,
-        low: Real[Tensor, "*batch"],
-        high: Real[Tensor, "*batch"],
-        parameters: Float[Tensor, "*batch2 P"],
-    ) -> Float[Tensor, "*batch3"]:
-        """log P(low < x ≤ high) under stored parameters, with broadcasting; either may be infinite.
+    # -- what queries ask of a leaf in an interval ---------------------------------------------
 
-        Types are as in :meth:`log_prob`. Only families over the reals that have a distribution
-        function to compute it by define it.
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        """log P(lower ≤ x ≤ upper) under stored parameters, with broadcasting.
+
+        Both ends belong to the interval, and either may be infinite; an empty one (lower > upper)
+        has −∞. Types are as in :meth:`log_prob`, but the arithmetic is in float64, so that nothing
+        underflows or cancels, be the interval ever so narrow or far out.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} leaves do not know the probabilities of intervals"
-        )
+        raise NotImplementedError(self._no_intervals("log_prob_between"))
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        """E[x] and Var[x] given lower ≤ x ≤ upper; NaN where that has no probability.
+
+        NaN too where x has no numeric meaning (Categorical).
+        """
+        raise NotImplementedError(self._no_intervals("moments_between"))
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        """One exact draw given lower ≤ x ≤ upper; NaN where that has no probability."""
+        raise NotImplementedError(self._no_intervals("sample_between"))
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        """A value of maximal density from lower to upper; NaN where that has no probability."""
+        raise NotImplementedError(self._no_intervals("mode_between"))
+
+    def _no_intervals(self, method: str) -> str:
+        name = type(self).__name__
+        return f"{name} leaves do not know about intervals: {name} does not define {method}"
 
     def interval_bound(
         self, width: Float[Tensor, ""], parameters: Float[Tensor, "*batch P"]
     ) -> tuple[Float[Tensor, "*batch S"], Float[Tensor, "*batch"]]:
-        """θ and c with log P(a < X ≤ b) ≤ θ·T((a + b) / 2) + c wherever b − a ≤ ``width``.
+        """θ and c with log P(a ≤ X ≤ b) ≤ θ·T((a + b) / 2) + c wherever b − a ≤ ``width``.
 
-        For families with :meth:`log_interval`. The default is that no probability exceeds 1; a
-        closer bound spares mixtures the integrals of components that do not matter.
+        For families over the reals. The default is that no probability exceeds 1; a closer bound
+        spares mixtures the integrals of components that do not matter.
         """
         constant = parameters.new_zeros(parameters.shape[:-1])
         return constant.unsqueeze(-1).expand(*constant.shape, self.num_statistics), constant

@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from einet.families.arithmetic import (
@@ -17,7 +17,7 @@ from einet.families.arithmetic import (
     softplus,
     to_interval,
 )
-from einet.families.base import ExponentialFamily
+from einet.families.base import ExponentialFamily, as_bounds
 from einet.families.hyper import Numbers, as_hyper
 from einet.families.registry import register
 
@@ -106,6 +106,57 @@ class Bernoulli(ExponentialFamily):
 
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return (parameters[..., 0] > 0.5).to(parameters)
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        return self._shares(lower, upper, parameters).sum(-1).log().to(kind)
+
+    def _shares(
+        self, lower: Tensor, upper: Tensor, parameters: Tensor
+    ) -> Float[Tensor, "*batch 2"]:
+        """P(x = 0) and P(x = 1) where these lie between the bounds, else 0."""
+        p = parameters[..., 0]
+        inside = [((lower <= state) & (state <= upper)).to(p) for state in (0, 1)]
+        return torch.stack([inside[0] * (1 - p), inside[1] * p], -1)
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        shares = self._shares(lower, upper, parameters)
+        zero, one = (shares / shares.sum(-1, keepdim=True)).unbind(-1)
+        return one.to(kind), (zero * one).to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        one = self.moments_between(lower, upper, parameters)[0]
+        drawn = torch.bernoulli(one.nan_to_num(0.0), generator=generator)
+        return torch.where(one.isnan(), math.nan, drawn).to(kind)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        shares = self._shares(lower, upper, parameters)
+        mode = (shares[..., 1] > shares[..., 0]).to(shares)
+        return torch.where(shares.sum(-1) > 0, mode, math.nan).to(kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

@@ -6,12 +6,13 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
-from einet.families.arithmetic import from_interval, log_standard_gamma, to_interval
-from einet.families.base import ExponentialFamily
+from einet.families.arithmetic import clipped, from_interval, log_standard_gamma, to_interval
+from einet.families.base import ExponentialFamily, as_bounds
 from einet.families.hyper import Numbers, as_hyper, check_order
+from einet.families.log_concave import log_mass_of_beta, truncated_beta
 from einet.families.registry import register
 
 __all__ = ["Beta"]
@@ -144,11 +145,71 @@ class Beta(ExponentialFamily):
         end = torch.where((alpha == 1) & (beta == 1), 0.5, end)
         return torch.where((alpha > 1) & (beta > 1), inner, end)
 
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        alpha, beta = parameters.unbind(-1)
+        return log_mass_of_beta(alpha, beta, lower, upper).to(kind)
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        alpha, beta = parameters.unbind(-1)
+        cells, place, size = truncated_beta(alpha, beta, lower, upper)
+        away, variance = (each.view(size) for each in cells.moments(_away))
+        return (place + away).to(kind), variance.to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        alpha, beta = parameters.unbind(-1)
+        cells, place, size = truncated_beta(alpha, beta, lower, upper)
+        away = _away(cells.draw(generator), *cells.numbers).view(size)
+        return _inwards(clipped(place + away, lower, upper, kind))
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        mode = clipped(self.mode(parameters), lower, upper, kind)
+        # Where the density is highest at an end of the support, one end of the interval is best.
+        ends = [torch.minimum(lower.clamp(min=_NEAR_END), upper)]
+        ends.append(torch.maximum(upper.clamp(max=1 - _NEAR_END), lower))
+        inside = (lower <= upper) & (upper > 0) & (lower < 1)
+        for end in ends:
+            end = clipped(_inwards(end.expand(mode.shape)), lower, upper, kind)
+            better = self.log_prob(end, parameters) > self.log_prob(mode, parameters)
+            mode = torch.where(better, end, mode)
+        return torch.where(inside, _inwards(mode), math.nan)
+
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None
     ) -> Float[Tensor, "*batch S"]:
         drawn = torch.rand((*shape, 2), generator=generator, dtype=torch.float64)
         return self.phi(1 + 2 * drawn)
+
+
+def _away(s: Tensor, alpha: Tensor, beta: Tensor, x: Tensor, rest: Tensor) -> Tensor:
+    """How far x moves where its logit moves by s; ``rest`` is 1 − x."""
+    decay = torch.exp(-s.abs())
+    below = torch.where(s < 0, rest + x * decay, x + rest * decay)
+    return s.sign() * x * rest * -torch.expm1(-s.abs()) / below
 
 
 def _inwards(x: Tensor) -> Tensor:

@@ -6,11 +6,12 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from einet.families.arithmetic import (
     below_one,
+    clipped,
     from_interval,
     is_whole,
     logit,
@@ -19,9 +20,11 @@ from einet.families.arithmetic import (
     softplus,
     to_interval,
 )
-from einet.families.base import ExponentialFamily
+from einet.families.base import ExponentialFamily, as_bounds
+from einet.families.counting import TruncatedCounts, whole_bounds
 from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper, check_lengths
+from einet.families.log_concave import log_mass_of_beta
 from einet.families.registry import register
 
 __all__ = ["Binomial"]
@@ -156,6 +159,78 @@ class Binomial(ExponentialFamily):
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         p = parameters[..., 0]
         return self._possible(((self.n.to(p) + 1) * p).floor())
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, self.n)
+        return self._counts(first, last, parameters[..., 0]).log_mass().to(kind)
+
+    def _counts(self, first: Tensor, last: Tensor, p: Tensor) -> TruncatedCounts:
+        """The counts between bounds."""
+        first, last, p, n = torch.broadcast_tensors(first, last, p, self.n.to(p))
+
+        def log_prob(x: Tensor, p: Tensor, n: Tensor) -> Tensor:
+            flat = self.with_hyperparameters({"n": n})
+            return flat.log_density(x, p.unsqueeze(-1))
+
+        def tail(start: Tensor, p: Tensor, n: Tensor, upwards: bool) -> Tensor:
+            # Of n uniform numbers the one in that place is below p.
+            place = (start if upwards else start + 1).clamp(min=1.0)
+            place = torch.minimum(place, n)
+            bounds = (torch.zeros_like(p), p) if upwards else (p, torch.ones_like(p))
+            log = log_mass_of_beta(place, n - place + 1, *bounds)
+            certain = start <= 0 if upwards else start >= n
+            never = start > n if upwards else start < 0
+            return torch.where(certain, 0.0, torch.where(never, -math.inf, log))
+
+        return TruncatedCounts(
+            first, last, (p, n),
+            mode=lambda p, n: torch.minimum(((n + 1) * p).floor(), n),
+            log_prob=log_prob,
+            above=lambda x, p, n: (n - x) / (x + 1) * (p / (1 - p)),
+            below=lambda x, p, n: x / (n - x + 1) * ((1 - p) / p),
+            log_tail=tail,
+            flux=lambda x, p, n: (n - x) * p,
+            moments_of_all=lambda p, n: (n * p, n * p * (1 - p), p),
+        )  # fmt: skip
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, self.n)
+        mean, variance = self._counts(first, last, parameters[..., 0]).moments()
+        return mean.to(kind), variance.to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, self.n)
+        drawn = self._counts(first, last, parameters[..., 0]).draw(generator)
+        return clipped(drawn, first, last, kind)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, self.n)
+        return clipped(self.mode(parameters), first, last, kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

@@ -6,12 +6,12 @@ import math
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from einet._checks import as_int, check_flag
 from einet.families.arithmetic import is_whole
-from einet.families.base import ExponentialFamily
+from einet.families.base import ExponentialFamily, as_bounds
 from einet.families.hyper import Numbers, as_hyper, check_lengths
 from einet.families.registry import register
 from einet.families.simplex import floored_simplex
@@ -162,6 +162,57 @@ class Categorical(ExponentialFamily):
 
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return parameters.argmax(-1).to(parameters)
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        whole = torch.where(self._valid(parameters.device), parameters, 0.0).sum(-1)
+        return (self._shares(lower, upper, parameters).sum(-1) / whole).log().to(kind)
+
+    def _shares(
+        self, lower: Tensor, upper: Tensor, parameters: Tensor
+    ) -> Float[Tensor, "*batch S"]:
+        """The probabilities of the states between the bounds, and 0 of all others."""
+        states = torch.arange(self.width, device=parameters.device)
+        inside = (lower.unsqueeze(-1) <= states) & (states <= upper.unsqueeze(-1))
+        return torch.where(inside & self._valid(parameters.device), parameters, 0.0)
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        shares = self._shares(lower, upper, parameters)
+        shares = shares / shares.sum(-1, keepdim=True)
+        return self.mean(shares).to(kind), self.variance(shares).to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        shares = self._shares(lower, upper, parameters)
+        drawn = self.sample(shares, generator)
+        return torch.where(shares.sum(-1) > 0, drawn, math.nan).to(kind)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        shares = self._shares(lower, upper, parameters)
+        return torch.where(shares.sum(-1) > 0, self.mode(shares), math.nan).to(kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

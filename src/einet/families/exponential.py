@@ -6,12 +6,13 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, to_interval, within
-from einet.families.base import ExponentialFamily
+from einet.families.arithmetic import clipped, finite, from_interval, to_interval, within
+from einet.families.base import ExponentialFamily, as_bounds
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
+from einet.families.log_concave import Truncated, fall_of_exponential
 from einet.families.registry import register
 
 __all__ = ["Exponential"]
@@ -128,6 +129,62 @@ class Exponential(ExponentialFamily):
 
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return torch.zeros_like(parameters[..., 0])
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        mean = self.mean(parameters)
+        start = lower.clamp(min=0.0)
+        length = torch.where(upper > start, upper - start, 0.0)
+        log_length = torch.log(-torch.expm1(-length / mean))
+        # An infinite start leaves nothing of an infinite length.
+        return torch.where(length > 0, log_length - start / mean, -math.inf).to(kind)
+
+    def _truncated(
+        self, lower: Tensor, upper: Tensor, parameters: Tensor
+    ) -> tuple[Truncated, Tensor, Tensor]:
+        """The density between bounds in units of its mean, where it starts, and the mean."""
+        mean, start = self.mean(parameters), lower.clamp(min=0.0)
+        right = torch.where(upper > start, (upper - start) / mean, 0.0)
+        cells, shape = Truncated.broadcast(fall_of_exponential, (), torch.zeros_like(right), right)
+        return cells, start.expand(shape), mean.expand(shape)
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        cells, start, mean = self._truncated(lower, upper, parameters)
+        away, variance = (each.view(start.shape) for each in cells.moments(lambda s: s))
+        return (start + mean * away).to(kind), (mean.square() * variance).to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        cells, start, mean = self._truncated(lower, upper, parameters)
+        drawn = start + mean * cells.draw(generator).view(start.shape)
+        return within(clipped(drawn, lower, upper, kind), self.largest)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        start = lower.clamp(min=0.0).expand(torch.broadcast_shapes(lower.shape, upper.shape))
+        return clipped(start.expand_as(start + parameters[..., 0]), start, upper, kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

@@ -6,13 +6,21 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, log_standard_gamma, to_interval, within
-from einet.families.base import ExponentialFamily
+from einet.families.arithmetic import (
+    clipped,
+    finite,
+    from_interval,
+    log_standard_gamma,
+    to_interval,
+    within,
+)
+from einet.families.base import ExponentialFamily, as_bounds
 from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper, check_order
+from einet.families.log_concave import log_mass_of_gamma, truncated_gamma
 from einet.families.registry import register
 
 __all__ = ["Gamma"]
@@ -162,6 +170,59 @@ class Gamma(ExponentialFamily):
         shape = parameters[..., 0]
         mode = torch.where(shape > 1, (shape - 1) / shape, _NEAR_ZERO) * self.mean(parameters)
         return mode.clamp(min=torch.finfo(mode.dtype).tiny)
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        return log_mass_of_gamma(parameters[..., 0], self._mean(parameters), lower, upper).to(kind)
+
+    def _mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
+        """E[x] in float64, where no bound is needed."""
+        return parameters[..., 1].double() * self.scale
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        bounds = (self._mean(parameters), lower, upper)
+        cells, place, size = truncated_gamma(parameters[..., 0], *bounds)
+        away, spread = (each.view(size) for each in cells.moments(lambda s, *_: torch.expm1(s)))
+        mean = within((place * (1 + away)).to(kind), self.largest)
+        return mean, (place.square() * spread).to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        bounds = (self._mean(parameters), lower, upper)
+        cells, place, size = truncated_gamma(parameters[..., 0], *bounds)
+        drawn = clipped(place * cells.draw(generator).view(size).exp(), lower, upper, kind)
+        return within(drawn, self.largest).clamp(min=torch.finfo(kind).tiny)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        shape, mean = parameters[..., 0], self._mean(parameters)
+        # Without a mode, as near to the lower end, or to 0, as is of use.
+        least = torch.maximum(lower, _NEAR_ZERO * torch.minimum(mean, upper))
+        inner = torch.maximum((shape - 1) / shape * mean, least)
+        mode = clipped(torch.where(shape > 1, inner, least), lower, upper, kind)
+        return torch.where(upper > 0, mode, math.nan)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

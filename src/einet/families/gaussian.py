@@ -9,10 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, to_interval, within
-from einet.families.base import ExponentialFamily, as_values
+from einet.families.arithmetic import clipped, finite, from_interval, to_interval, within
+from einet.families.base import ExponentialFamily, as_bounds
 from einet.families.centring import variance_of
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
+from einet.families.log_concave import Truncated, fall_of_gaussian
 from einet.families.registry import register
 
 __all__ = ["Gaussian"]
@@ -21,6 +22,10 @@ __all__ = ["Gaussian"]
 _LARGEST, _SMALLEST = 1e30, 1e-30
 # Scales whose squares are numbers, too.
 _SCALES = (1e-140, 1e30)
+_LOG_2PI = math.log(2 * math.pi)
+# Half of an interval in deviations, and times their distance from the mean, up to which the first
+# term of a series has all digits.
+_NARROW = 1e-3
 
 
 @register
@@ -179,27 +184,90 @@ class Gaussian(ExponentialFamily):
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return self.mean(parameters)
 
-    def log_interval(
-        self,
-        low: Real[Tensor, "*batch"],
-        high: Real[Tensor, "*batch"],
-        parameters: Float[Tensor, "*batch2 P"],
-    ) -> Float[Tensor, "*batch3"]:
-        low, parameters = as_values(low, parameters)
-        high, parameters = as_values(high, parameters)
+    def _ends(
+        self, lower: Tensor, upper: Tensor, parameters: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Both bounds in deviations from the mean, and the deviation in units of the data."""
         mean, variance = parameters.unbind(-1)
         deviation = variance.sqrt()
-        # In units of the data's own, for the sake of narrow bins far from 0.
+        # In units of the data's own, for the sake of narrow intervals far from 0.
         a, b = (
-            (((bound.double() - self.location) / self.scale).to(mean) - mean) / deviation
-            for bound in (low, high)
+            ((bound - self.location) / self.scale - mean) / deviation for bound in (lower, upper)
         )
+        return a, b, deviation * self.scale
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        a, b, deviation = self._ends(lower, upper, parameters)
         # On the side where Φ is small: on the other one both bounds would be rounded to 1.
         mirrored = a + b > 0
-        a, b = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
-        log_a, log_b = torch.special.log_ndtr(a), torch.special.log_ndtr(b)
-        log_ratio = torch.where(log_a == -math.inf, -math.inf, log_a - log_b)
-        return log_b + torch.log(-torch.expm1(log_ratio))
+        low, high = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
+        log_high = torch.special.log_ndtr(high)
+        # Both may be −∞, which have no difference. In place, as images ask for millions of them.
+        log_ratio = torch.special.log_ndtr(low).sub_(log_high.clamp(min=-1e300)).clamp_(max=0.0)
+        apart = log_ratio.expm1_().neg_().log_().add_(log_high)
+        if apart.numel() and bool((upper - lower < 2 * _NARROW * deviation.amax()).any()):
+            # Where the two hardly differ, by the density in the middle and how it bends there.
+            half = (0.5 * (upper - lower) / deviation).clamp(0.0, 1.0)
+            middle = torch.where(half < 1, low + half, 0.0)
+            w, u = half.square(), (half * middle).square()
+            close = (2 * half).log() - 0.5 * (middle.square() + _LOG_2PI)
+            narrow = (half < _NARROW) & (u < _NARROW**2)
+            apart = torch.where(narrow, close + torch.log1p((u - w) / 6), apart)
+        return apart.to(kind)
+
+    def _truncated(
+        self, lower: Tensor, upper: Tensor, parameters: Tensor
+    ) -> tuple[Truncated, Tensor, Tensor]:
+        """The density between bounds, its highest point there, and the deviation."""
+        a, b, deviation = self._ends(lower, upper, parameters)
+        width = (upper - lower) / deviation
+        mean = parameters[..., 0] * self.scale + self.location
+        below, above = a > 0, b < 0
+        place = torch.where(below, lower, torch.where(above, upper, mean))
+        z = torch.where(below, a, torch.where(above, b, 0.0))
+        left = torch.where(below, 0.0, torch.where(above, width, -a)).clamp(min=0.0)
+        right = torch.where(below, width, torch.where(above, 0.0, b)).clamp(min=0.0)
+        cells, shape = Truncated.broadcast(fall_of_gaussian, (z,), left, right)
+        return cells, place.expand(shape), deviation.expand(shape)
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        cells, place, deviation = self._truncated(lower, upper, parameters)
+        away, variance = (each.view(place.shape) for each in cells.moments(lambda s, z: s))
+        mean = within((place + deviation * away).to(kind), self.largest)
+        return mean, (deviation.square() * variance).to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        cells, place, deviation = self._truncated(lower, upper, parameters)
+        drawn = place + deviation * cells.draw(generator).view(place.shape)
+        return within(clipped(drawn, lower, upper, kind), self.largest)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        return clipped(self.mean(parameters), lower, upper, kind)
 
     def interval_bound(
         self, width: Float[Tensor, ""], parameters: Float[Tensor, "*batch P"]

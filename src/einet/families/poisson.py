@@ -6,13 +6,22 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
-from einet.families.arithmetic import finite, from_interval, is_whole, representable, to_interval
-from einet.families.base import ExponentialFamily
+from einet.families.arithmetic import (
+    clipped,
+    finite,
+    from_interval,
+    is_whole,
+    representable,
+    to_interval,
+)
+from einet.families.base import ExponentialFamily, as_bounds
+from einet.families.counting import TruncatedCounts, whole_bounds
 from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper
+from einet.families.log_concave import log_mass_of_gamma
 from einet.families.registry import register
 
 __all__ = ["Poisson"]
@@ -109,6 +118,74 @@ class Poisson(ExponentialFamily):
 
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return parameters[..., 0].floor()
+
+    def log_prob_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        rate = parameters[..., 0]
+        first, last = whole_bounds(lower, upper, math.inf)
+        return self._counts(first, last, rate).log_mass().to(kind)
+
+    def _counts(self, first: Tensor, last: Tensor, rate: Tensor) -> TruncatedCounts:
+        """The counts between bounds."""
+        first, last, rate = torch.broadcast_tensors(first, last, rate)
+
+        def tail(start: Tensor, rate: Tensor, upwards: bool) -> Tensor:
+            # Of so many events the last comes before the time is over.
+            shape = (start if upwards else start + 1).clamp(1.0, 1e300)
+            bounds = (torch.zeros_like(rate), rate) if upwards else (rate, rate + torch.inf)
+            log = log_mass_of_gamma(shape, shape, *bounds)
+            certain = start <= 0 if upwards else start == math.inf
+            never = start == math.inf if upwards else start < 0
+            return torch.where(certain, 0.0, torch.where(never, -math.inf, log))
+
+        return TruncatedCounts(
+            first, last, (rate,),
+            mode=lambda rate: rate.floor(),
+            log_prob=lambda x, rate: self.log_density(x, rate.unsqueeze(-1)),
+            above=lambda x, rate: rate / (x + 1),
+            below=lambda x, rate: x / rate,
+            log_tail=tail,
+            flux=lambda x, rate: rate,
+            moments_of_all=lambda rate: (rate, rate, torch.zeros_like(rate)),
+        )  # fmt: skip
+
+    def moments_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, math.inf)
+        mean, variance = self._counts(first, last, parameters[..., 0]).moments()
+        return mean.to(kind), variance.to(kind)
+
+    def sample_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, self.largest)
+        drawn = self._counts(first, last, parameters[..., 0]).draw(generator)
+        return clipped(drawn, first, last, kind)
+
+    def mode_between(
+        self,
+        lower: Real[Tensor, "*batch"],
+        upper: Real[Tensor, "*batch2"],
+        parameters: Float[Tensor, "*batch3 P"],
+    ) -> Float[Tensor, "*batch4"]:
+        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
+        first, last = whole_bounds(lower, upper, self.largest)
+        return clipped(self.mode(parameters), first, last, kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

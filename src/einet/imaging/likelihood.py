@@ -7,10 +7,10 @@ bound of them:
 ``"discrete"``
     The leaves are distributions over 0, …, 255 themselves (Binomial, Categorical).
 ``"integrated"``
-    Densities are integrated over the bin of each grey value, exactly (Gaussian).
+    Densities are integrated over the bin of each grey value, exactly.
 ``"dequantised"``
     The density is averaged over bins by uniform noise; a lower bound of the above by Jensen's
-    inequality, for all other densities.
+    inequality, for densities of families that cannot be integrated.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ def method_for(model: Model) -> Method:
     if any(counts):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ValueError(f"all leaves must be densities or all count grey values, got {names}")
-    exact = all(kind.log_interval is not ExponentialFamily.log_interval for kind in kinds)
+    unknown = ExponentialFamily.log_prob_between
+    exact = all(kind.log_prob_between is not unknown for kind in kinds)
     return "integrated" if exact else "dequantised"
 
 

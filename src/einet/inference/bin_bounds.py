@@ -35,7 +35,7 @@ def bin_log_bounds(
     has its exact probability, by a statistic of its own.
 
     Args:
-        einets: Einets of the same variables, whose families know ``log_interval``.
+        einets: Einets of the same variables, all of whose leaves are densities.
         bins, edges: As in :func:`~einet.inference.bins.bin_log_prob`, on the Einets' device.
     """
     cells = _CPU_CELLS if edges.device.type == "cpu" else _GPU_CELLS
@@ -84,7 +84,7 @@ class _Places:
         stored = block.stored.detach().double()
         theta, constant = family.interval_bound(self.width, stored)
         ends = (self.edges[:2], self.edges[-2:])
-        of_ends = [family.log_interval(low, high, stored) for low, high in ends]
+        of_ends = [family.log_prob_between(low, high, stored) for low, high in ends]
         return torch.cat([theta, torch.stack([constant, *of_ends], -1)], -1)
 
 

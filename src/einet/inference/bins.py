@@ -11,12 +11,14 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from einet._memory import budget, fitting
+from einet.data.events import Events
 from einet.engine.passes import Passes
 from einet.inference.bin_bounds import bin_log_bounds, root_log_prob
 from einet.inference.distribution import Distribution
 from einet.kernels.leaf import TABLE, log_values
 from einet.kernels.memory import block_bytes
 from einet.layers import LeafBlock
+from einet.layers.leaf_events import log_masses
 
 __all__ = ["bin_log_prob"]
 
@@ -44,7 +46,7 @@ def bin_log_prob(
     float64 would round away.
 
     Args:
-        model: A model whose families know ``log_interval``, as Gaussians do.
+        model: A model whose leaves are all densities.
         bins: The number of each variable's bin.
         edges: Ascending bounds of the bins, the same for all variables; in the model's units.
 
@@ -72,6 +74,12 @@ def bin_log_prob(
         raise ValueError(
             f"bins must lie between 0 and {count - 1}, got {int(bins.min())} to {int(bins.max())}"
         )
+    for _, einet in model.weighted_einets():
+        for group in einet.leaf.family_groups:
+            if group.family.discrete:
+                # Neighbouring bins share an edge, which may hold a state.
+                name = type(group.family).__name__
+                raise ValueError(f"bins are for densities, but a variable is {name}")
     bins, edges = bins.to(model.device), edges.double().to(model.device)
     parts = [part for part in model.weighted_einets() if part[0] > -torch.inf]
     if len(parts) == 1:
@@ -93,45 +101,17 @@ def bin_log_prob(
 
 
 def _log_prob(model: Passes, bins: Tensor, edges: Tensor) -> Tensor:
-    # A table costs as much as so many rows as there are bins.
+    # Fewer rows are events in every cell; a table costs as much as so many rows as there are bins.
     tables = _Tables(model, edges) if len(bins) >= len(edges) - 1 else None
     parts = []
     for rows in model.pieces(len(bins)):
         if tables is None:
-            values = _few_leaf_values(model, bins[rows], edges)
+            some, every = bins[rows].long(), tuple(range(model.num_variables))
+            values = log_masses(model.leaf, Events(every, edges[some], edges[some + 1]))
         else:
             values = _leaf_values(model, bins[rows], tables)
         parts.append(root_log_prob(model, values))
     return torch.cat(parts) if parts else edges.new_empty(0)
-
-
-def _few_leaf_values(
-    model: Passes, bins: Tensor, edges: Float[Tensor, " bins_and_1"]
-) -> Float[Tensor, "leaf_nodes K batch"]:
-    """The log-probabilities of all leaf entries, for fewer rows than there are bins: no tables."""
-    rows = len(bins)
-    shape = (model.leaf.num_nodes, model.leaf.num_entries, rows)
-    total = torch.zeros(shape, dtype=torch.float64, device=bins.device)
-    for block in model.leaf.leaf_blocks:
-        (n, s), K = block.columns.shape, block.stored.shape[0]
-        stored = block.stored.detach().view(K, n, s, 1, -1)
-        states = bins[:, block.group.variables].T.long().contiguous()
-        # Blocks that stay in a core's cache through all steps of the integral.
-        most = max(1, block_bytes(bins.device) // (8 * s * rows))
-        leaves_at_once, entries_at_once = min(n, most), max(1, most // n)
-        for first in range(0, n, leaves_at_once):
-            leaves = slice(first, min(first + leaves_at_once, n))
-            columns = block.columns[leaves]
-            family = block.group.family.at(columns.unsqueeze(-1))
-            places = states[columns]
-            low, high = edges[places], edges[places + 1]
-            values = total.new_empty(K, len(columns), rows)
-            for k in range(0, K, entries_at_once):
-                entries = slice(k, k + entries_at_once)
-                each = family.log_interval(low, high, stored[entries, leaves].double())
-                torch.sum(each, 2, out=values[entries])
-            block.rows.add_(total[:, :K], leaves, values.transpose(0, 1))
-    return total
 
 
 #: A block, the number of the first leaf, and the table of some leaves from there on.
@@ -187,5 +167,5 @@ class _Tables:
                 some = max(1, block_bytes(table.device) // table[0].nbytes)
                 for k in range(0, K, some):
                     entries = parameters[k : k + some].double()
-                    table[k : k + some] = family.log_interval(*self.bounds, entries)
+                    table[k : k + some] = family.log_prob_between(*self.bounds, entries)
                 yield block, first, table

@@ -21,7 +21,7 @@ def log_prob(posterior: Conditioned, x: Any, observed: Any = None) -> Float[Tens
     Args:
         x: Query values ``[batch, variables]``, NaN where not asked for; a single row of
             evidence is asked about every row of x. A variable may stand in both; where the two
-            contradict each other the answer is −∞.
+            contradict each other the answer is −∞. So it is where a value lies outside an event.
         observed: A mask of the same shape, for integer data.
     """
     model, evidence = posterior.model, posterior.evidence
@@ -37,6 +37,12 @@ def log_prob(posterior: Conditioned, x: Any, observed: Any = None) -> Float[Tens
     both = query.mask & evidence.mask
     values = torch.where(evidence.mask, evidence.x.double(), query.x.double())
     contradiction = (both & ~same_values(query, evidence)).any(1)
-    joint = model.log_joint(replace(evidence, x=values, observed=query.mask | evidence.mask))
+    joined = replace(evidence, x=values, observed=query.mask | evidence.mask)
+    if evidence.events is not None:
+        # Where the query has a value the event only says whether, or how well, the two agree.
+        joined = replace(joined, events=evidence.events.without(query.mask))
+    joint = model.log_joint(joined)
+    if evidence.events is not None:
+        joint = joint + evidence.events.log_weight(query.x, query.mask).sum(1)
     impossible = contradiction | (log_evidence == -torch.inf)
     return torch.where(impossible, -torch.inf, joint - log_evidence).to(model.dtype)

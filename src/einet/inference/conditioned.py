@@ -14,6 +14,7 @@ from torch import Tensor
 from einet._checks import as_int, check_choice
 from einet._memory import check_memory
 from einet.data.batch import Batch
+from einet.data.events import Events
 from einet.inference.distribution import Distribution
 from einet.inference.kept import Kept, room_on
 from einet.inference.sampling import Leaves
@@ -34,12 +35,15 @@ class WeightedLeaves:
         share: p(Einet | e) of each of them (float64): 1 for a model that is one Einet.
         leaf: The leaves.
         flow: p_L of every leaf entry within this Einet; together with ``share``, p(L | e).
+        events: Those of the rows. Of a variable that has one, L is its density given the event:
+            :mod:`einet.layers.leaf_events` has what to ask of it.
     """
 
     rows: slice | Int[Tensor, " rows"]
     share: Float[Tensor, " rows"]
     leaf: LeafLayer
     flow: Float[Tensor, "leaf_nodes K rows"]
+    events: Events | None = None
 
 
 class Conditioned(ABC):

@@ -30,7 +30,7 @@ class Distribution(nn.Module, ABC):
 
     @abstractmethod
     def log_prob(
-        self, x: Any, observed: Any = None, *, labels: Any = None
+        self, x: Any = None, observed: Any = None, *, labels: Any = None, where: Any = None
     ) -> Float[Tensor, " batch"]:
         """Log density of each row, missing cells integrated out exactly.
 
@@ -42,12 +42,19 @@ class Distribution(nn.Module, ABC):
                 labels.
             observed: A mask of the same shape, True where a cell is known (for integer data).
             labels: The class of each row where it is known, −1 where not.
+            where: What else is known, ``{variable: event}``: that cells lie in an interval
+                (:func:`einet.between`) or in some states (:func:`einet.among`), or how likely what
+                was seen of them is in each state (:func:`einet.likelihood`). A variable is a number
+                or one of ``columns``. Cells of ``x`` must not hold a value of it. Without ``x``
+                nothing else is known.
 
         With classes this is log Σ_c π_c p(x | c), or log π_c p(x | c) where the class is known. A
-        value outside a family's support has density 0 (−∞).
+        value outside a family's support has density 0 (−∞). An event counts with its probability
+        in place of a density.
 
         It is differentiable once in ``x`` where that requires gradients (0 in missing cells and
-        discrete columns), and inside :func:`einet.unconstrained` in the parameters.
+        discrete columns), and inside :func:`einet.unconstrained` in the parameters. With events it
+        is not.
 
         Example:
             >>> import einet
@@ -67,8 +74,8 @@ class Distribution(nn.Module, ABC):
         """The same for a batch that has been checked and lies beside the model (float64)."""
 
     @abstractmethod
-    def given(self, x: Any, observed: Any = None) -> Posterior:
-        """The distribution of everything, given the observed cells of each row."""
+    def given(self, x: Any = None, observed: Any = None, *, where: Any = None) -> Posterior:
+        """The distribution of everything, given the observed cells of each row, and events."""
 
     @abstractmethod
     def conditioned_on(self, evidence: Batch, room: int | None = None) -> Posterior:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from einet._memory import fitting
 from einet.data.batch import Batch
+from einet.data.events import Events
 from einet.engine.passes import Passes
 from einet.engine.root import join, log_sum, responsibilities
 from einet.engine.values import EinetValues
@@ -28,14 +29,24 @@ __all__ = ["EinetDistribution", "EinetPosterior"]
 class EinetDistribution(Passes, Distribution):
     """One Einet as a distribution that can be asked."""
 
-    def given(self, x: Any, observed: Any = None, *, labels: Any = None) -> EinetPosterior:
-        """The distribution of everything, given the observed cells of each row.
+    def given(
+        self, x: Any = None, observed: Any = None, *, labels: Any = None, where: Any = None
+    ) -> EinetPosterior:
+        """The distribution of everything, given the observed cells of each row, and events.
 
         Args:
-            x, observed: The evidence; as in :meth:`log_prob`.
+            x, observed, where: The evidence; as in :meth:`log_prob`.
             labels: The class of each row where it is known too, −1 where not.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> posterior = model.given([[0.5, float("nan")]], where={1: einet.between(2, 3)})
+            >>> 2 < posterior.mean()[0, 1] < 3
+            tensor(True)
         """
-        return self.conditioned_on(self.as_batch(x, observed, labels=labels, own=True))
+        options: Any = {"labels": labels, "where": where, "own": True, "events": True}
+        return self.conditioned_on(self.as_batch(x, observed, **options))
 
     def conditioned_on(self, evidence: Batch, room: int | None = None) -> EinetPosterior:
         return EinetPosterior(self, evidence, room)
@@ -154,7 +165,7 @@ class EinetPosterior(Posterior):
         for rows in self.model.pieces(len(self)):
             flow = self._flow(rows)
             share = flow.new_ones(flow.shape[-1], dtype=torch.float64)
-            yield WeightedLeaves(rows, share, self.model.leaf, flow)
+            yield WeightedLeaves(rows, share, self.model.leaf, flow, self.evidence[rows].events)
 
     # -- points --------------------------------------------------------------------------------
 
@@ -171,13 +182,14 @@ class EinetPosterior(Posterior):
         for rows in self.model.pieces(len(self)):
             piece, upward = self.evidence[rows], self._upward(rows)
             known = piece.observed is None or bool(piece.observed.any())
+            known = known or piece.events is not None
             classes = responsibilities(upward.joint).T
             step = fitting("samples", 8 * len(piece) * self.model.num_variables)
             for start in range(0, n, step):
                 count = min(step, n - start)
                 descent = Descent(draw(generator), values=upward.values if known else None)
                 chosen = descent.pick(classes.repeat(count, 1))
-                points = self._points(descent, chosen, leaves, **options)
+                points = self._points(descent, chosen, leaves, piece.events, **options)
                 result[start : start + count, rows] = points.view(count, len(piece), -1)
         return self.keep_evidence(result)
 
@@ -190,15 +202,22 @@ class EinetPosterior(Posterior):
             values, root = self.model.upward(piece, maximise=True)
             descent = Descent(best, maximise=True, values=values)
             classes = best(self.model.class_log_joint(root, piece).T)
-            parts.append(self._points(descent, classes, "mode"))
+            parts.append(self._points(descent, classes, "mode", piece.events))
         return self.keep_evidence(
             torch.cat(parts) if parts else self.evidence.x.to(self.model.dtype)
         )
 
-    def _points(self, descent: Descent, classes: Tensor, answer: str, **options: Any) -> Tensor:
+    def _points(
+        self,
+        descent: Descent,
+        classes: Tensor,
+        answer: str,
+        events: Events | None,
+        **options: Any,
+    ) -> Tensor:
         """Follow the choices from the roots to the leaves; ``answer`` is the method of a family."""
         visits = self.model.circuit.descend(classes, descent)
         shape = (classes.shape[0], self.model.num_variables)
         points = torch.empty(shape, dtype=self.result_dtype, device=self.model.device)
-        self.model.leaf.draw_(visits, points, answer, **options)
+        self.model.leaf.draw_(visits, points, answer, events, **options)
         return points

@@ -8,14 +8,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.data.events import Events
 from einet.inference.conditioned import Conditioned
 from einet.inference.states import families_of, marginal_of_states
+from einet.layers.leaf_events import IntervalPairs, event_pairs
 
 __all__ = ["entropy"]
 
 # Cells of a table of states made at a time, and the most states that are worth adding up.
 _CELLS_AT_ONCE = 1 << 22
 _MOST_STATES = 1 << 24
+# The log of a chance that does not matter.
+_NEXT_TO_NOTHING = -60.0
 
 
 @torch.no_grad()
@@ -69,9 +73,38 @@ def _count_states(posterior: Conditioned, variable: int) -> int:
                     spread = (400 + 120 * family.variance(stored)).sqrt()
                     last = float((family.mean(stored) + 20 + spread).max())
                     counts.append(math.ceil(min(last, 2.0 * _MOST_STATES)) + 1)
+    counts = [_count_in_event(posterior, variable, max(counts))]
     if max(counts) > _MOST_STATES:
         raise ValueError(
             f"variable {variable} has more than {_MOST_STATES} states of some probability, too "
             "many to add up"
         )
     return max(counts)
+
+
+def _count_in_event(posterior: Conditioned, variable: int, count: int) -> int:
+    """The same under an event, given how many there are without: where it admits others."""
+    events = posterior.evidence.events
+    finite = any(family.num_states for family in families_of(posterior.model, variable))
+    if events is None or variable not in events.all_variables or finite:
+        return count
+    for column in events.states:
+        if column.variable == variable:
+            return int(column.values[-1]) + 1
+    number = events.variables.index(variable)
+    lower, upper = events.lower[:, number], events.upper[:, number]
+    last = max(count - 1, math.ceil(min(float(lower.max()), 2.0 * _MOST_STATES)))
+    only = Events((variable,), lower.unsqueeze(1), upper.unsqueeze(1))
+    # Twice as far, until what is left of every density is next to nothing.
+    while last < min(float(upper.max()), _MOST_STATES):
+        left = -math.inf
+        for _, einet in posterior.model.weighted_einets():
+            for pairs in event_pairs(einet.leaf, only):
+                assert isinstance(pairs, IntervalPairs)
+                beyond = torch.full_like(pairs.lower, last + 1.0)
+                rest = pairs.log_prob_between(beyond, torch.full_like(beyond, math.inf))
+                left = max(left, float(rest.max()))
+        if left < _NEXT_TO_NOTHING:
+            break
+        last = 2 * last + 1
+    return math.ceil(min(last, float(upper.max()))) + 1

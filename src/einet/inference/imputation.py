@@ -138,9 +138,14 @@ def _most_probable(
     answer = answer.to(posterior.model.device)
     # Variables with about as many states share a table.
     by_width: dict[int, list[int]] = defaultdict(list)
+    events = posterior.evidence.events
+    known = () if events is None else events.all_variables
     for place, variable in enumerate(variables.tolist()):
         width = int(highest[variable]) + 1
-        if one_peak[variable] and highest[variable] - lowest[variable] >= _MOST_TABULATED:
+        if variable in known:
+            bounds = float(lowest[variable]), float(highest[variable])
+            answer[:, place] = _most_probable_in_event(posterior, variable, *bounds)
+        elif one_peak[variable] and highest[variable] - lowest[variable] >= _MOST_TABULATED:
             bounds = float(lowest[variable]), float(highest[variable])
             answer[:, place] = most_probable_by_search(posterior, variable, *bounds)
         else:
@@ -157,6 +162,59 @@ def _most_probable(
                 part = torch.tensor(places[first : first + columns], device=answer.device)
                 answer[rows, part] = _best_of_table(some, variables[part], states)
     return answer
+
+
+def _most_probable_in_event(
+    posterior: Conditioned, variable: int, lowest: float, highest: float
+) -> Float[Tensor, " batch"]:
+    """argmax_s p(x_d = s | e) of a variable with an event.
+
+    Args:
+        posterior: The posterior.
+        variable: The variable.
+        lowest, highest: Where its densities have their modes, or all states if they have several.
+    """
+    events = posterior.evidence.events
+    assert events is not None
+    columns = [column for column in events.states if column.variable == variable]
+    if columns:
+        states = columns[0].values
+    else:
+        number = events.variables.index(variable)
+        lower, upper = events.lower[:, number].ceil(), events.upper[:, number].floor()
+        # Between its bounds a density with one peak has it as near to the old one as can be.
+        first = upper.clamp(max=lowest).maximum(lower).min().item()
+        last = lower.clamp(min=highest).minimum(upper).max().item()
+        if last - first >= _MOST_TABULATED:
+            return torch.cat(
+                [
+                    _search_in_interval(posterior, variable, row, lowest, highest)
+                    for row in range(len(posterior))
+                ]
+            )
+        states = torch.arange(first, last + 1, dtype=torch.float64, device=lower.device)
+    chosen = torch.tensor([variable], device=states.device)
+    room = _CPU_TABLE_BYTES if states.device.type == "cpu" else _GPU_TABLE_BYTES
+    at_once = max(1, room // (8 * len(states)))
+    parts = []
+    for start in range(0, len(posterior), at_once):
+        rows = slice(start, min(start + at_once, len(posterior)))
+        some = posterior if at_once >= len(posterior) else posterior.at(rows)
+        parts.append(_best_of_table(some, chosen, states)[:, 0])
+    return torch.cat(parts)
+
+
+def _search_in_interval(
+    posterior: Conditioned, variable: int, row: int, lowest: float, highest: float
+) -> Float[Tensor, " one"]:
+    """The same for one row, whose interval has too many states for a table."""
+    one = posterior.at(slice(row, row + 1))
+    events = one.evidence.events
+    assert events is not None
+    number = events.variables.index(variable)
+    lower, upper = events.lower[0, number].ceil().item(), events.upper[0, number].floor().item()
+    bounds = max(min(lowest, upper), lower), min(max(highest, lower), upper)
+    return most_probable_by_search(one, variable, *bounds)
 
 
 def _best_of_table(

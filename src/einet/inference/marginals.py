@@ -9,9 +9,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.data.batch import Batch
-from einet.inference.conditioned import Conditioned, same_values
+from einet.data.events import Events
+from einet.inference.conditioned import Conditioned, WeightedLeaves, same_values
 from einet.kernels.memory import block_bytes, blocks
 from einet.layers import LeafLayer
+from einet.layers.leaf_events import event_pairs
 
 __all__ = ["log_marginals", "marginals"]
 
@@ -24,7 +26,10 @@ def log_marginals(
     query, evidence = posterior.as_query(x, observed), posterior.evidence
     total = torch.full_like(query.x, -torch.inf, dtype=torch.float64)
     for leaves in posterior.weighted_leaves():
-        logs = marginals(leaves.leaf, leaves.flow, query[leaves.rows])
+        some = query[leaves.rows]
+        logs = marginals(leaves.leaf, leaves.flow, some)
+        if leaves.events is not None:
+            _put_marginals_(logs, leaves, leaves.events, some)
         logs += leaves.share.log().unsqueeze(-1)
         total[leaves.rows] = torch.logaddexp(total[leaves.rows], logs)
     # Where a cell is observed: 0 if the query agrees, −∞ if not.
@@ -60,6 +65,24 @@ def marginals(
                 joint = values.unflatten(0, (-1, s)) + p.log().unsqueeze(1)
                 total.add_(columns, piece, joint.logsumexp(2).flatten(0, 1))
     return total.log().T
+
+
+def _put_marginals_(
+    logs: Float[Tensor, "batch variables"], leaves: WeightedLeaves, events: Events, query: Batch
+) -> None:
+    """Put those of variables with events in place: of densities that are truncated by them."""
+    total = _LogSums(leaves.leaf.num_variables, leaves.flow)
+    every = slice(0, len(query))
+    for pairs in event_pairs(leaves.leaf, events):
+        filler = pairs.block.group.family.filler
+        x = torch.where(query.mask, query.x.double(), filler)[:, pairs.variables].T
+        mass, p = pairs.log_mass(), leaves.flow[pairs.nodes].transpose(0, 1).double()
+        joint = pairs.log_prob(x) - mass + p.log()
+        joint = torch.where(mass > -torch.inf, joint, -torch.inf)
+        total.add_(pairs.variables, every, joint.logsumexp(0))
+    variables = list(events.all_variables)
+    agree = events.log_weight(query.x, query.mask)
+    logs[:, variables] = (total.log().T + agree)[:, variables]
 
 
 class _LogSums:

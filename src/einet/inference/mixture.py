@@ -36,9 +36,14 @@ class MixtureDistribution(Distribution):
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
         """log w_m p_m(x) of every component (float64)."""
 
-    def given(self, x: Any, observed: Any = None) -> MixturePosterior:
-        """The distribution of everything, given the observed cells of each row."""
-        return self.conditioned_on(self.as_batch(x, observed, own=True))
+    def given(self, x: Any = None, observed: Any = None, *, where: Any = None) -> MixturePosterior:
+        """The distribution of everything, given the observed cells of each row, and events.
+
+        Args:
+            x, observed, where: The evidence; as in :meth:`log_prob`.
+        """
+        batch = self.as_batch(x, observed, where=where, own=True, events=True)
+        return self.conditioned_on(batch)
 
     def conditioned_on(self, evidence: Batch, room: int | None = None) -> MixturePosterior:
         return MixturePosterior(self, evidence, room)
@@ -159,7 +164,7 @@ class MixturePosterior(Posterior):
         for part in self._parts():
             for leaves in part.posterior.weighted_leaves():
                 rows, share = part.rows[leaves.rows], part.share[leaves.rows] * leaves.share
-                yield WeightedLeaves(rows, share, leaves.leaf, leaves.flow)
+                yield WeightedLeaves(rows, share, leaves.leaf, leaves.flow, leaves.events)
 
     # -- points --------------------------------------------------------------------------------
 
@@ -199,6 +204,11 @@ class MixturePosterior(Posterior):
         for part in self._parts():
             point = part.posterior.mode().to(result.dtype)
             value = self.model.log_joint(Batch(point))
+            events = self.evidence[part.rows].events
+            if events is not None:
+                # Soft evidence has its say about points too; they obey events of other kinds.
+                unknown = ~self.evidence.mask[part.rows]
+                value = value + events.log_weight(point, unknown).sum(1)
             better = value > best[part.rows]
             best[part.rows[better]] = value[better]
             result[part.rows[better]] = point[better]

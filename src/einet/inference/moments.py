@@ -6,9 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.inference.conditioned import Conditioned
+from einet.data.events import Events
+from einet.inference.conditioned import Conditioned, WeightedLeaves
 from einet.layers import LeafLayer
 from einet.layers.expectation import expectation
+from einet.layers.leaf_events import event_pairs
 
 __all__ = ["mean", "mean_and_variance", "variance"]
 
@@ -41,6 +43,8 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
     for leaves in posterior.weighted_leaves():
         rows, share = leaves.rows, leaves.share.unsqueeze(-1)
         of_einet, within = mean_and_variance(leaves.leaf, leaves.flow)
+        if leaves.events is not None:
+            _put_moments_(of_einet, within, leaves, leaves.events)
         before, after = weight[rows], weight[rows] + share
         away = of_einet - mean[rows]
         # The first has nothing to be away from, and the square of a huge mean is infinite.
@@ -77,3 +81,39 @@ def mean_and_variance(
     shift = expectation(leaf, flow, first)
     variance = (expectation(leaf, flow, second) - shift**2).clamp_(min=0.0)
     return (middle.unsqueeze(-1) + shift).T, variance.T
+
+
+def _put_moments_(
+    mean: Float[Tensor, "rows variables"],
+    variance: Float[Tensor, "rows variables"],
+    leaves: WeightedLeaves,
+    events: Events,
+) -> None:
+    """Put moments of variables with events in place, taken about a point that the event admits."""
+    variables = list(events.all_variables)
+    centre = _centres(mean, events)
+    place = torch.full((leaves.leaf.num_variables,), -1, device=mean.device)
+    place[variables] = torch.arange(len(variables), device=mean.device)
+    first, second = torch.zeros_like(centre), torch.zeros_like(centre)
+    for pairs in event_pairs(leaves.leaf, events):
+        which = place[pairs.variables]
+        p = leaves.flow[pairs.nodes].transpose(0, 1).double()
+        of_leaf, spread = pairs.moments()
+        # A density without mass has no moments, and no say.
+        away = torch.where(p > 0, of_leaf - centre[which], 0.0)
+        spread = torch.where(p > 0, spread, 0.0)
+        first.index_add_(0, which, (p * away).sum(0))
+        second.index_add_(0, which, (p * (spread + away.square())).sum(0))
+    mean[:, variables] = (centre + first).T
+    variance[:, variables] = (second - first.square()).clamp_(min=0.0).T
+
+
+def _centres(mean: Float[Tensor, "rows variables"], events: Events) -> Float[Tensor, "some rows"]:
+    """A number near the posterior means, within each event."""
+    without = mean.nan_to_num(0.0)
+    inside = torch.maximum(without[:, list(events.variables)], events.lower)
+    centres = [torch.minimum(inside, events.upper).T]
+    for column in events.states:
+        ends = (column.values[0], column.values[-1])
+        centres.append(without[:, column.variable].clamp(*ends).unsqueeze(0))
+    return torch.cat(centres)

@@ -6,11 +6,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from einet._memory import chunks
+from einet.data.events import Events
 from einet.families import ExponentialFamily
 from einet.inference.conditioned import Conditioned, WeightedLeaves
 from einet.inference.distribution import Distribution
 from einet.kernels.memory import block_bytes
 from einet.layers import LeafBlock
+from einet.layers.leaf_events import IntervalPairs, event_pairs, log_states
 
 __all__ = ["families_of", "marginal_of_states", "probabilities", "state_sums"]
 
@@ -71,7 +74,8 @@ def state_sums(
         variables: The variables.
         states: The states s.
         up_to: Where given, each density counts by its maximum over all states from s up to this
-            one, which bounds the probability of each of them. Densities must have one peak.
+            one, which bounds the probability of each of them. Densities must have one peak. A
+            variable with an event must have the same bounds in all rows then.
     """
     leaf, flow = leaves.leaf, leaves.flow
     place = torch.full((leaf.num_variables,), -1, device=flow.device)
@@ -85,33 +89,69 @@ def state_sums(
         step = max(1, 8 * block_bytes(flow.device) // (8 * max(1, entries)))
         for start in range(0, len(leaf_index), step):
             at, where = leaf_index[start : start + step], position[start : start + step]
-            table = _densities(block, at, where, states, up_to)
+            x = states if up_to is None else _nearest_modes(block, at, where, states, up_to)
+            table = log_states(block, at, where, x).exp().permute(1, 2, 0)
             p = flow[block.leaves[at]].double()
             total.index_add_(0, number[at, where], torch.bmm(table, p))
+    if leaves.events is not None:
+        _put_event_sums_(total, leaves, leaves.events, place, states, up_to)
     return total
 
 
-def _densities(
+def _nearest_modes(
     block: LeafBlock,
     leaf_index: Int[Tensor, " pairs"],
     position: Int[Tensor, " pairs"],
     states: Float[Tensor, " states"],
-    up_to: Float[Tensor, " states"] | None,
-) -> Float[Tensor, "pairs states K"]:
-    """The densities of some pairs of leaf and variable, at given states."""
-    s = block.columns.shape[1]
+    up_to: Float[Tensor, " states"],
+) -> Float[Tensor, "K pairs states"]:
+    """The most probable state from ``states`` to ``up_to`` of each density."""
     column = block.columns[leaf_index, position]
-    stored = block.stored.detach()[:, leaf_index * s + position].double()
-    family = block.group.family.at(column.unsqueeze(-1))
-    x = states.expand(len(column), -1)
-    if up_to is not None:
-        modes = block.group.family.at(column).mode(stored).unsqueeze(-1)
-        x = torch.minimum(torch.maximum(modes, states), up_to)
-    if family.kernel != "table":
-        return family.log_prob(x, stored.unsqueeze(-2)).exp().permute(1, 2, 0)
-    # One-hot statistics of all states would take the square of their number.
-    natural = block.group.family.at(column)
-    theta = natural.theta_of(stored)
-    rows = states.clamp(0, theta.shape[-1] - 1).long()
-    logs = theta[..., rows] - natural.A(theta).unsqueeze(-1)
-    return (logs + family.log_h(x)).exp().permute(1, 2, 0)
+    stored = block.by_leaf.detach()[:, leaf_index, position].double()
+    modes = block.group.family.at(column).mode(stored).unsqueeze(-1)
+    return torch.minimum(torch.maximum(modes, states), up_to)
+
+
+def _put_event_sums_(
+    total: Float[Tensor, "some states rows"],
+    leaves: WeightedLeaves,
+    events: Events,
+    place: Int[Tensor, " variables"],
+    states: Float[Tensor, " states"],
+    up_to: Float[Tensor, " states"] | None,
+) -> None:
+    """Put sums of variables with events in place: of densities that are truncated by them."""
+    asked = torch.tensor(events.all_variables, device=place.device)
+    asked = place[asked][place[asked] >= 0]
+    if not len(asked):
+        return
+    total[asked] = 0.0
+    for pairs in event_pairs(leaves.leaf, events):
+        for number in (place[pairs.variables] >= 0).nonzero().flatten():
+            pair = pairs.at(number)
+            if up_to is None:
+                x, weights = states, pair.weights_at(states.unsqueeze(0))[0]
+            else:
+                # Only where all rows have the same bounds; then those of states are no wider.
+                assert isinstance(pair, IntervalPairs)
+                first = torch.maximum(states, pair.lower[0].ceil())
+                last = torch.minimum(up_to, pair.upper[0].floor())
+                x = _nearest_modes(pair.block, pair.leaf, pair.position, first, last)
+                weights = (first <= last).double().unsqueeze(-1)
+            logs, mass = log_states(pair.block, pair.leaf, pair.position, x), pair.log_mass()
+            sums = _sums(logs[:, 0], mass[:, 0], leaves.flow[pair.nodes[0]].double())
+            total[place[pair.variables[0]]] += torch.where(weights > 0, sums * weights, 0.0)
+
+
+def _sums(
+    logs: Float[Tensor, "K states"], mass: Float[Tensor, "K _"], p: Float[Tensor, "K rows"]
+) -> Float[Tensor, "states rows"]:
+    """Σ_k p_k exp(logs_k − mass_k), where neither of the two may leave the range of numbers."""
+    mass = torch.where(mass > -torch.inf, mass, torch.inf)
+    if mass.shape[1] == 1:
+        return (logs - mass).exp().T @ p
+    result = p.new_empty(logs.shape[1], p.shape[1])
+    for rows in chunks(p.shape[1], "block", 8 * logs.numel(), p.device):
+        share = (logs.unsqueeze(-1) - mass[:, None, rows]).exp()
+        result[:, rows] = (share * p[:, None, rows]).sum(0)
+    return result

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from einet._memory import chunks
+from einet.data.events import Events
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import fused as use_fused
 from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_values, log_values
@@ -18,6 +19,8 @@ from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out, Pieces
 from einet.kernels.nodes import scale_, scaled
 from einet.layers.base import Visits
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
+from einet.layers.leaf_draws import answer_events_
+from einet.layers.leaf_events import log_masses, without_events
 from einet.structures import RegionGraph
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafPrior", "LeafStatistics"]
@@ -126,22 +129,29 @@ class LeafLayer(nn.Module):
         m: Float[Tensor, "leaf_nodes batch"],
         maximise: bool = False,
         natural: list[tuple[Tensor, Tensor]] | None = None,
+        events: Events | None = None,
     ) -> None:
         """Scaled values of all leaves into ``v`` and ``m``.
 
-        A missing cell is integrated out, or with ``maximise`` set to its density's mode. The fused
-        kernels do the former only: ask for ``evidence(..., fused=False)`` to maximise.
+        A missing cell is integrated out, or with ``maximise`` set to its density's mode; where it
+        has one of the ``events``, within that only. The fused kernels do not maximise: ask for
+        ``evidence(..., fused=False)``.
         """
+        # Before values are scaled: an event may leave nothing but what would be rounded away.
+        total = None if events is None else log_masses(self, events, peaks=maximise)
         if isinstance(evidence[0], FusedEvidence):
             if maximise:
                 raise ValueError("maximise needs evidence(..., fused=False)")
-            self._propagate_fused_(evidence, v, m, natural)
+            self._propagate_fused_(evidence, v, m, natural, total)
             return
-        alone = len(self.family_groups) == 1
-        total = None if alone else m.new_zeros(v.shape)
+        if total is None and len(self.family_groups) > 1:
+            total = m.new_zeros(v.shape)
         for number, (block, data) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
             assert isinstance(data, Evidence)
             peaks = block.log_peaks() if maximise and data.observed is not None else None
+            plain = without_events(block, events)
+            if peaks is not None and plain is not None:
+                peaks = torch.where(plain, peaks, 0.0)
             given = None if natural is None else natural[number]
             for part, columns, values in _log_values(block, given, data, peaks):
                 if total is not None:
@@ -164,18 +174,20 @@ class LeafLayer(nn.Module):
         v: Tensor,
         m: Tensor,
         natural: list[tuple[Tensor, Tensor]] | None,
+        total: Tensor | None,
     ) -> None:
         from einet.kernels.triton import leaf as triton
 
-        alone = len(self.family_groups) == 1
-        out = Out(v, m, None if alone else m.new_zeros(v.shape))
+        if total is None and len(self.family_groups) > 1:
+            total = m.new_zeros(v.shape)
+        out = Out(v, m, total)
         for number, (block, data) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
             assert isinstance(data, FusedEvidence)
             given = None if natural is None else natural[number]
             if given is None and data.kernel.by_family:
                 given = block.natural()
             triton.values(block.pairs, data, given, out)
-        if not alone:
+        if total is not None:
             triton.scale_values(out)
 
     def statistics(
@@ -231,7 +243,12 @@ class LeafLayer(nn.Module):
     # -- choices -------------------------------------------------------------------------------
 
     def draw_(
-        self, visits: Visits, out: Float[Tensor, "samples variables"], answer: str, **options: Any
+        self,
+        visits: Visits,
+        out: Float[Tensor, "samples variables"],
+        answer: str,
+        events: Events | None = None,
+        **options: Any,
     ) -> None:
         """Write a value of every visited leaf into ``out``: what this method of its family answers.
 
@@ -239,6 +256,8 @@ class LeafLayer(nn.Module):
             visits: The leaves.
             out: Where their values go.
             answer: ``"sample"``, ``"mean"`` or ``"mode"``.
+            events: Those of the rows of evidence, of which sample s belongs to row s modulo their
+                number; values obey them.
             options: What else the method is to be given.
         """
         for block in self.leaf_blocks:
@@ -252,9 +271,13 @@ class LeafLayer(nn.Module):
             for part in chunks(len(leaf), "block", 16 * s, out.device):
                 some = leaf[part]
                 parameters = entries.index_select(0, here.k[part] * n + some).view(len(some), s, -1)
-                values = getattr(family.at(some), answer)(parameters, **options)
-                columns = variables[block.columns[some]]
-                out[here.sample[part].unsqueeze(1), columns] = values.to(out.dtype)
+                values = getattr(family.at(some), answer)(parameters, **options).to(out.dtype)
+                samples = here.sample[part]
+                if events is not None:
+                    rows = samples % events.lower.shape[0]
+                    visited = (block, some, here.k[part], rows)
+                    answer_events_(values, *visited, events, answer, **options)
+                out[samples.unsqueeze(1), variables[block.columns[some]]] = values
 
 
 def _add_statistics(

@@ -62,10 +62,10 @@ class Model(Distribution):
             self.columns = columns
 
     def forward(
-        self, x: Any, observed: Any = None, *, labels: Any = None
+        self, x: Any = None, observed: Any = None, *, labels: Any = None, where: Any = None
     ) -> Float[Tensor, " batch"]:
         """``model(x)`` is ``model.log_prob(x)``."""
-        return self.log_prob(x, observed, labels=labels)
+        return self.log_prob(x, observed, labels=labels, where=where)
 
     @abstractmethod
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Model:

@@ -27,6 +27,7 @@ from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_dtype, check_families, check_room, check_sums, steep_leaves
+from einet.layers.leaf_events import check_events
 from einet.layers.parameter import CanonicalParameter, OnPaper, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype
@@ -179,13 +180,14 @@ class Einet(EinetDistribution, Model):
     # -- densities -----------------------------------------------------------------------------
 
     def log_prob(
-        self, x: Any, observed: Any = None, *, labels: Any = None
+        self, x: Any = None, observed: Any = None, *, labels: Any = None, where: Any = None
     ) -> Float[Tensor, " batch"]:
         if is_traced():
-            return eagerly(self.log_prob, x, observed, labels=labels)
+            return eagerly(self.log_prob, x, observed, labels=labels, where=where)
         # Asked once: on a small circuit the GPU waits for every microsecond spent here.
         is_fused = self.is_fused
-        batch = self.as_batch(x, observed, labels=labels, scan=not is_fused, differentiable=True)
+        options: Any = {"where": where, "events": True, "differentiable": True}
+        batch = self.as_batch(x, observed, labels=labels, scan=not is_fused, **options)
         if not is_fused or not len(batch) or self.is_tracked(batch):
             return self.batch_log_prob(batch).to(self.dtype)
         pieces = self.pieces(len(batch))
@@ -195,18 +197,22 @@ class Einet(EinetDistribution, Model):
 
     log_prob.__doc__ = Distribution.log_prob.__doc__
 
-    def class_log_prob(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
+    def class_log_prob(
+        self, x: Any = None, observed: Any = None, *, where: Any = None
+    ) -> Float[Tensor, "batch classes"]:
         """log p(x | c) for every class."""
         if is_traced():
-            return eagerly(self.class_log_prob, x, observed)
-        batch = self.as_batch(x, observed, differentiable=True)
+            return eagerly(self.class_log_prob, x, observed, where=where)
+        batch = self.as_batch(x, observed, where=where, events=True, differentiable=True)
         return self.class_roots(batch).T.to(self.dtype)
 
-    def class_posterior(self, x: Any, observed: Any = None) -> Float[Tensor, "batch classes"]:
+    def class_posterior(
+        self, x: Any = None, observed: Any = None, *, where: Any = None
+    ) -> Float[Tensor, "batch classes"]:
         """p(c | x) for every class; the class prior where p(x) = 0."""
         if is_traced():
-            return eagerly(self.class_posterior, x, observed)
-        batch = self.as_batch(x, observed, differentiable=True)
+            return eagerly(self.class_posterior, x, observed, where=where)
+        batch = self.as_batch(x, observed, where=where, events=True, differentiable=True)
         joint = join(self.class_roots(batch), self.log_class_prior)
         return responsibilities(joint, self.log_class_prior).T.to(self.dtype)
 
@@ -334,7 +340,10 @@ class Einet(EinetDistribution, Model):
         """What a method was given, checked and on the model's device."""
         options = {"device": self.device, **options}
         options = {"columns": self.columns, "num_classes": self.num_classes, **options}
-        return as_batch(x, self.num_variables, observed, **options)
+        batch = as_batch(x, self.num_variables, observed, **options)
+        if batch.events is not None:
+            check_events(self.leaf, batch.events, self.columns)
+        return batch
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         families = []

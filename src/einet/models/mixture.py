@@ -20,6 +20,7 @@ from einet.engine.statistics import MixtureStatistics, Statistics
 from einet.engine.tracing import eagerly, is_traced
 from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
+from einet.layers.leaf_events import check_events
 from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype
@@ -119,11 +120,12 @@ class Mixture(MixtureDistribution, Model):
         return self.models[0].dtype
 
     def log_prob(
-        self, x: Any, observed: Any = None, *, labels: Any = None
+        self, x: Any = None, observed: Any = None, *, labels: Any = None, where: Any = None
     ) -> Float[Tensor, " batch"]:
         if is_traced():
-            return eagerly(self.log_prob, x, observed, labels=labels)
-        batch = self.as_batch(x, observed, labels=labels, differentiable=True)
+            return eagerly(self.log_prob, x, observed, labels=labels, where=where)
+        options: Any = {"where": where, "events": True, "differentiable": True}
+        batch = self.as_batch(x, observed, labels=labels, **options)
         return self.batch_log_prob(batch).to(self.dtype)
 
     log_prob.__doc__ = Distribution.log_prob.__doc__
@@ -136,9 +138,11 @@ class Mixture(MixtureDistribution, Model):
         logs = [model.log_prob(batch) for model in self.models]
         return join(torch.stack(logs), self.log_weights)
 
-    def responsibilities(self, x: Any, observed: Any = None) -> Float[Tensor, "batch components"]:
+    def responsibilities(
+        self, x: Any = None, observed: Any = None, *, where: Any = None
+    ) -> Float[Tensor, "batch components"]:
         """The posterior probability of each component; the weights where p(x) = 0."""
-        batch = self.as_batch(x, observed)
+        batch = self.as_batch(x, observed, where=where, events=True)
         with torch.no_grad():
             joint = self.component_log_prob(batch)
             return responsibilities(joint, self.log_weights.double()).T.to(self.dtype)
@@ -234,4 +238,8 @@ class Mixture(MixtureDistribution, Model):
                 "not for mixtures"
             )
         options = {"device": self.device, "columns": self.columns, **options}
-        return as_batch(x, self.num_variables, observed, **options)
+        batch = as_batch(x, self.num_variables, observed, **options)
+        if batch.events is not None:
+            for _, einet in self.weighted_einets():
+                check_events(einet.leaf, batch.events, self.columns)
+        return batch
