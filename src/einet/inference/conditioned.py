@@ -37,6 +37,7 @@ class WeightedLeaves:
         flow: p_L of every leaf entry within this Einet; together with ``share``, p(L | e).
         events: Those of the rows. Of a variable that has one, L is its density given the event:
             :mod:`einet.layers.leaf_events` has what to ask of it.
+        alone: Whether these are all leaves that explain the rows.
     """
 
     rows: slice | Int[Tensor, " rows"]
@@ -44,6 +45,7 @@ class WeightedLeaves:
     leaf: LeafLayer
     flow: Float[Tensor, "leaf_nodes K rows"]
     events: Events | None = None
+    alone: bool = False
 
 
 class Conditioned(ABC):

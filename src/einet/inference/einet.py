@@ -170,7 +170,8 @@ class EinetPosterior(Posterior):
         for rows in self.model.pieces(len(self)):
             flow = self._flow(rows)
             share = flow.new_ones(flow.shape[-1], dtype=torch.float64)
-            yield WeightedLeaves(rows, share, self.model.leaf, flow, self.evidence[rows].events)
+            events = self.evidence[rows].events
+            yield WeightedLeaves(rows, share, self.model.leaf, flow, events, alone=True)
 
     # -- points --------------------------------------------------------------------------------
 
