@@ -79,7 +79,9 @@ def measure(
         model = None
         if peer == "einet":
             row["version"] = einet.__version__
-            subject, model = hidden_trees.ours(graph, args.leaves, num_sums, x, precision or "highest")
+            subject, model = hidden_trees.ours(
+                graph, args.leaves, num_sums, x, precision or "highest"
+            )
         else:
             subject = hidden_trees.pyjuice(graph, args.leaves, num_sums, x)
             row["precision"] = subject.precision

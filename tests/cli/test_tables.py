@@ -158,7 +158,7 @@ def test_outliers(folder, tmp_path):
 
 def test_query(folder, tmp_path):
     model = TableModel.load(folder / "model.einet")
-    text = "P(sex=Male | \"hours per week\" > 40, not member)"
+    text = 'P(sex=Male | "hours per week" > 40, not member)'
     result = run("query", folder / "model.einet", text, "--plot", tmp_path / "m.png")
     assert result.exit_code == 0, result.output
     value = model.query(text).value

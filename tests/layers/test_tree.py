@@ -38,7 +38,7 @@ def hidden_tree(parents: list[int]) -> RegionGraph:
 
 
 CHAIN = hidden_tree([0, 1, 2, 3, 4, 5])
-SMALL = hidden_tree([0, 0, 1, 1])
+SMALL = hidden_tree([0, 1, 2, 1])
 BUSHY = hidden_tree([0, 0, 0, 1, 1, 4, 4, 2, 8, 9, 9])
 FAMILIES = {
     "table": einet.Categorical(5),

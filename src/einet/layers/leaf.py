@@ -284,7 +284,8 @@ def _add_statistics(
     block: LeafBlock, data: AnyEvidence, flow: Tensor, statistic: LeafStatistics
 ) -> None:
     total, sums, origin = statistic.total, statistic.sums, statistic.origin
-    if origin is not None and statistic.empty:
+    from_means = origin is not None and statistic.empty
+    if origin is not None and from_means:
         # Nothing was counted yet, from wherever: from here on it is from the present means.
         origin.copy_(block.stored.detach()[..., 0])
     statistic.empty = False
@@ -294,7 +295,7 @@ def _add_statistics(
         triton.add_statistics(block.pairs_from(origin), data, flow, total, sums)
     elif origin is not None:
         stored = block.stored.detach()
-        add_centred(flow, block.rows, block.columns, data, total, sums, origin, stored)
+        add_centred(flow, block.rows, block.columns, data, total, sums, origin, stored, from_means)
     else:
         add_statistics(flow, block.rows, block.columns, data, total, sums)
 
