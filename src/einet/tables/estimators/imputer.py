@@ -81,6 +81,7 @@ def _with_left_out(filled: Any, data: Any, model: TableModel) -> Any:
     import narwhals.stable.v2 as nw
 
     frame, given = nw.from_native(filled), nw.from_native(data)
-    if left_out:
-        frame = frame.with_columns(*(given.get_column(name) for name in left_out))
+    frame = (
+        frame.with_columns(*(given.get_column(name) for name in left_out)) if left_out else frame
+    )
     return frame.select(given.columns).to_native()
