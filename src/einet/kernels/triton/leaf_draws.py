@@ -22,8 +22,9 @@ __all__ = ["draw_binary", "draw_gaussian", "draw_states"]
 
 # The largest number of float32 within the support of a Gaussian.
 _LARGEST = tl.constexpr(9.999999394896025e29)
-# Probabilities that a program holds, and states of a variable among them.
-_CELLS, _STATES = 2048, 1024
+# Probabilities of states that a program holds. It is a single warp: as all threads of a row make
+# its random number, four of them would make it four times.
+_CELLS = 1024
 
 
 def draw_states(
@@ -46,21 +47,24 @@ def draw_states(
     """
     _, s, _, count = pairs.sizes
     samples, states = choice.shape[-1], pairs.stored.shape[-1]
-    block = min(_STATES, power_of_2(states))
-    at_once = samples_at_once(choice, samples, max(1, min(32, _CELLS // block)))
+    bits = (states - 1).bit_length()
+    members, groups = 1 << bits // 2, 1 << bits - bits // 2
+    part = min(members, max(1, _CELLS // groups))
+    at_once = samples_at_once(choice, samples, max(1, min(32, _CELLS // (groups * part))))
     _states[(count * cdiv(samples, at_once),)](
         pairs.stored, pairs.leaves, pairs.columns, pairs.hyper["num_categories"], variables,
-        choice, seed, out, samples, count, s, kind, out.stride(0),
-        states, STATES=block, S_BLOCK=at_once, num_warps=4,
+        choice, seed, out, samples, count, s, states, kind, out.stride(0),
+        G=groups, M=members, M_BLOCK=part, S_BLOCK=at_once, num_warps=1,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["samples", "kind"])
 def _states(
     stored, leaves, columns, num_categories, variables, choice, seed, out,
-    samples, pairs, s, kind, width, num_states: tl.constexpr,
-    STATES: tl.constexpr, S_BLOCK: tl.constexpr,
+    samples, pairs, s, states, kind, width,
+    G: tl.constexpr, M: tl.constexpr, M_BLOCK: tl.constexpr, S_BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """States in G groups of M: sums over groups choose one of them, and then one of its states."""
     blocks = tl.cdiv(samples, S_BLOCK)
     pair = (tl.program_id(0) // blocks).to(tl.int64)
     sample = (tl.program_id(0) % blocks) * S_BLOCK + tl.arange(0, S_BLOCK)[:, None]
@@ -70,28 +74,24 @@ def _states(
         column = tl.load(columns + pair)
         count = tl.load(num_categories + column).to(tl.int32)
         u, _ = uniforms(seed, sample, pair, kind)
-        at = stored + (k.to(tl.int64) * pairs + pair) * num_states
-        if num_states <= STATES:
-            state = tl.arange(0, STATES)[None, :]
-            p = tl.load(at + state, mask=(k >= 0) & (state < count), other=0.0).to(tl.float64)
-            place = place_above(tl.cumsum(p, 1), u * tl.sum(p, 1, keep_dims=True), p, state)
-        else:
-            total = tl.zeros([S_BLOCK, 1], tl.float64)
-            for start in range(0, num_states, STATES):
-                state = start + tl.arange(0, STATES)[None, :]
-                p = tl.load(at + state, mask=(k >= 0) & (state < count), other=0.0).to(tl.float64)
-                total += tl.sum(p, 1, keep_dims=True)
-            target = u * total
-            base = tl.zeros([S_BLOCK, 1], tl.float64)
-            place = tl.full([S_BLOCK, 1], 1 << 30, tl.int32)
-            for start in range(0, num_states, STATES):
-                state = start + tl.arange(0, STATES)[None, :]
-                p = tl.load(at + state, mask=(k >= 0) & (state < count), other=0.0).to(tl.float64)
-                some = place_above(base + tl.cumsum(p, 1), target, p, state)
-                place = tl.minimum(place, some)
-                base += tl.sum(p, 1, keep_dims=True)
+        at = stored + (k.to(tl.int64) * pairs + pair) * states
+        g = tl.arange(0, G)[None, :]
+        sums = tl.zeros([S_BLOCK, G], tl.float64)
+        for start in range(0, M, M_BLOCK):
+            state = g[:, :, None] * M + (start + tl.arange(0, M_BLOCK)[None, None, :])
+            here = (k >= 0)[:, :, None] & (state < count)
+            p = tl.load(at[:, :, None] + state, mask=here, other=0.0)
+            sums += tl.sum(p.to(tl.float64), 2)
+        target = u * tl.sum(sums, 1, keep_dims=True)
+        group = option_at(place_above(tl.cumsum(sums, 1), target, sums, g))
+        target -= tl.sum(tl.where(g < group, sums, 0.0), 1, keep_dims=True)
+        j = tl.arange(0, M)[None, :]
+        here = (group >= 0) & (group * M + j < count)
+        p = tl.load(at + (group * M + j), mask=here, other=0.0).to(tl.float64)
+        # Rounding may put the target at the end of the group: its last state is taken then.
+        drawn = group * M + option_at(place_above(tl.cumsum(p, 1), target, p, j))
         to = out + sample.to(tl.int64) * width + tl.load(variables + column)
-        tl.store(to, option_at(place).to(tl.float32), mask=k >= 0)
+        tl.store(to, drawn.to(tl.float32), mask=k >= 0)
 
 
 def draw_binary(
