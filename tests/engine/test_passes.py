@@ -188,6 +188,7 @@ def test_numbers_of_entries(K: int, device: str) -> None:
 
 
 @on_devices
+@pytest.mark.filterwarnings("ignore:nodes of 257 entries")
 @pytest.mark.parametrize(("sums", "leaves"), [(257, 3), (3, 257)])
 def test_more_entries_than_fit_a_tile(sums: int, leaves: int, device: str) -> None:
     """They are left to torch, all but leaves on their own."""

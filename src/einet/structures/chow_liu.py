@@ -91,7 +91,7 @@ def chow_liu(
         batch = as_discrete(data, observed, weights, levels)
     else:
         if as_levels(levels) != "auto":
-            raise ValueError(f'levels must be "auto" with information="gaussian", got {levels}')
+            raise ValueError(f'levels is for information="discrete", got {levels} with others')
         batch = as_rows(data, observed, weights)
     estimate = _ESTIMATES[information]
     num_variables = batch.x.shape[1]
