@@ -46,8 +46,9 @@ def main() -> None:
     # After all installed packages: the machine's own come first.
     sys.path.append(str(PEERS))
     x = torch.from_numpy(np.load(args.rows)).cuda()
+    x = x.float() if x.is_floating_point() else x
     began = time.perf_counter()
-    graph = einet.chow_liu(x)
+    graph = einet.chow_liu(x, information="gaussian" if args.leaves == "gaussian" else "discrete")
     torch.cuda.synchronize()
     print(f"tree of {tuple(x.shape)}: {time.perf_counter() - began:.1f} s", flush=True)
     for num_sums in args.num_sums:

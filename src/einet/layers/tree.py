@@ -67,6 +67,7 @@ class LinearTree(nn.Module):
     parents: Tensor
     order: Tensor
     tops: Tensor
+    row_offsets: Tensor
 
     def __init__(self, layers: Sequence[LinearLayer], begin: int) -> None:
         super().__init__()
@@ -94,6 +95,9 @@ class LinearTree(nn.Module):
             "parents": torch.tensor(parents),
             "order": torch.tensor(order),
         }
+        size = self.num_inputs * self.num_outputs
+        rows = [row for count in self._rows for row in range(count)]
+        plan["row_offsets"] = size * torch.tensor(rows)
         plan["tops"] = torch.tensor([row for row, parent in enumerate(parents) if parent < 0])
         for name, numbers in plan.items():
             self.register_buffer(name, numbers, persistent=False)
@@ -120,17 +124,16 @@ class LinearTree(nn.Module):
         key = tuple(tensor.data_ptr() for tensor in tensors)
         offsets = self._places.get(key)
         if offsets is None or offsets.device != base.device:
-            begins = [(at - key[0]) // base.element_size() for at in key]
-            places = [
-                begin + size * row
-                for begin, rows in zip(begins, self._rows, strict=True)
-                for row in range(rows)
-            ]
-            offsets = torch.tensor(places, device=base.device)
-            # Parameters and statistics; what a gradient step brings is elsewhere every time.
-            if len(self._places) >= 4:
-                self._places = {}
-            self._places[key] = offsets
+            # Made on the device: while a graph is recorded, nothing can be copied there.
+            offsets = self.row_offsets.clone()
+            parts = offsets.split(self._rows)
+            for part, at in zip(parts, key, strict=True):
+                part += (at - key[0]) // base.element_size()
+            if not (base.is_cuda and torch.cuda.is_current_stream_capturing()):
+                # Parameters and statistics; what a gradient step brings is elsewhere every time.
+                if len(self._places) >= 4:
+                    self._places = {}
+                self._places[key] = offsets
         aligned = size % 16 == 0 and all(at % 64 == 0 for at in key)
         return Weights(base, offsets, self.num_outputs, self.num_inputs, tensors, aligned)
 
