@@ -15,6 +15,7 @@ from pathlib import Path
 
 import cpu_text
 import gpu_text
+import tree_text
 from cpu_rows import load
 
 __all__ = ["BLOCKS", "PAGES", "renew", "renewed"]
@@ -39,6 +40,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     ),
     "gpu-table": lambda: gpu_text.table(_stored("goals-cuda")),
     "gpu-others": lambda: _wrapped(gpu_text.faster_than_pyjuice(_stored("goals-cuda"))),
+    "trees-table": lambda: tree_text.table(_stored("trees-cuda")),
+    "trees-queries": lambda: tree_text.queries(_stored("trees-cuda")),
     "cpu-table": lambda: cpu_text.table(_stored("cpu")),
     "cpu-scaling": lambda: _wrapped(cpu_text.scaling_summary(_stored("cpu-scaling"))),
     "cpu-agreement": lambda: cpu_text.agreement(_stored("cpu"), _stored("cpu-scaling")),

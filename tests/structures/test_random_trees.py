@@ -16,7 +16,7 @@ def test_the_benchmark_structure():
     assert {len(graph.variables(leaf)) for leaf in graph.leaves} == {32}
 
 
-@given(st.integers(2, 40), st.integers(1, 7), st.integers(1, 4), st.integers(0, 2**64))
+@given(st.integers(2, 40), st.integers(1, 7), st.integers(1, 4), st.integers(0, 2**63 - 1))
 def test_trees_are_binary_balanced_and_private(
     num_variables: int, depth: int, replicas: int, seed: int
 ):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,28 +25,37 @@ class CutLeaf:
         place: The variable's place among those that are asked for.
         rows: The rows of the evidence.
         posterior: p(L | e) of the pair's entries.
+        mass: log P_L(E); ∞ of an entry that the event excludes: it has no posterior either.
     """
 
     pair: EventPairs
     place: int
     rows: Int[Tensor, " rows"]
     posterior: Float[Tensor, "K rows"]
+    mass: Float[Tensor, "K _"]
 
-    @cached_property
-    def _mass(self) -> Float[Tensor, "K _"]:
-        """log P_L(E); ∞ of an entry that the event excludes: it has no posterior either."""
-        mass = self.pair.log_mass()[:, 0]
-        return torch.where(mass > -torch.inf, mass, torch.inf)
+    @classmethod
+    def of(
+        cls,
+        pair: EventPairs,
+        place: int,
+        rows: Int[Tensor, " rows"],
+        posterior: Float[Tensor, "K rows"],
+    ) -> CutLeaf:
+        """The pair with the probabilities of its event."""
+        mass = pair.log_mass()[:, 0]
+        mass = torch.where(mass > -torch.inf, mass, torch.inf)
+        return cls(pair, place, rows, posterior, mass)
 
     def up_to(self, x: Float[Tensor, "1 rows"]) -> Float[Tensor, " rows"]:
         """Σ_L p(L | e) P_L(X ≤ x | E) over the pair's entries."""
         found = self.pair.log_mass_between(torch.full_like(x, -torch.inf), x)[:, 0]
-        return ((found - self._mass).exp() * self.posterior).sum(0)
+        return ((found - self.mass).exp() * self.posterior).sum(0)
 
     def densities(self, points: Float[Tensor, " points"]) -> Float[Tensor, "points rows"]:
         """Σ_L p(L | e) f_L(x | E) over the pair's entries, at points that all rows share."""
         states, rows = points.unsqueeze(0), len(self.rows)
-        logs, mass = self.pair.log_prob(states)[:, 0], self._mass.expand(-1, rows)
+        logs, mass = self.pair.log_prob(states)[:, 0], self.mass.expand(-1, rows)
         total = torch.empty(len(points), rows, dtype=torch.float64, device=points.device)
         for some in chunks(rows, "block", 8 * logs.numel(), points.device):
             shares = (logs.unsqueeze(-1) - mass[:, None, some]).exp()
@@ -70,7 +78,7 @@ def cut_leaves(weighted: WeightedLeaves, variables: Int[Tensor, " some"]) -> Ite
             if variable in places:
                 flow = weighted.flow[pairs.nodes[number]].double() * weighted.share
                 pair = pairs.at(torch.tensor(number, device=variables.device))
-                yield CutLeaf(pair, places[variable], rows, flow)
+                yield CutLeaf.of(pair, places[variable], rows, flow)
 
 
 def has_event(posterior: Conditioned) -> Bool[Tensor, " variables"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -107,7 +107,7 @@ def draw_leaves(
             rest.append(block)
         else:
             draw(block.pairs, block.group.variables, choices.body, choices.seed, kind, out)
-    options = {"generator": generator} if answer == "sample" else {}
+    options: dict[str, Any] = {"generator": generator} if answer == "sample" else {}
     for block in rest:
         visits = choices.visits(block.leaves)
         leaf.draw_(visits, out, answer, blocks=[block], **options)

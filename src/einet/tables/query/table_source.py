@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,11 +67,12 @@ class TableSource(Source):
         self.model, self.table = model, table
         # Questions are text, but names of columns may be anything.
         self._names = {str(name): name for name in table.names}
+        self._columns = asked_columns(table)
 
-    @cached_property
-    def columns(self) -> AskedColumns:  # type: ignore[override]
+    @property
+    def columns(self) -> AskedColumns:
         """The columns that can be asked for."""
-        return asked_columns(self.table)
+        return self._columns
 
     def measure(self, events: Sequence[Sequence[Box]]) -> list[Mass]:
         rows = [self.rows(event) for event in events]
