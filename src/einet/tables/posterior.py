@@ -99,7 +99,7 @@ class TablePosterior:
 
     def mean(self, column: Any) -> np.ndarray:
         """E[column | e] of each row; of dates and times as such."""
-        return self._marginal(column).mean_cells()
+        return self.marginal(column).mean_cells()
 
     def quantile(self, column: Any, q: float | Sequence[float]) -> np.ndarray:
         """The smallest value that the column does not exceed with probability q or more.
@@ -111,7 +111,7 @@ class TablePosterior:
         Returns:
             ``[rows]``, or ``[len(q), rows]`` for several.
         """
-        marginal = self._marginal(column)
+        marginal = self.marginal(column)
         several = np.atleast_1d(np.asarray(q, dtype=np.float64))
         if bool(((several < 0) | (several > 1)).any()):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
@@ -131,7 +131,7 @@ class TablePosterior:
 
     def cdf(self, column: Any, x: Any) -> Float[np.ndarray, " rows"]:
         """P(column ≤ x | e) of each row; x is a number for all rows, or one for each."""
-        marginal = self._marginal(column)
+        marginal = self.marginal(column)
         at = np.broadcast_to(np.asarray(x, dtype=np.float64), (len(self),))
         return marginal.cdf(at)
 
@@ -194,7 +194,7 @@ class TablePosterior:
             where = self.table.variables(name)
             known = coding.decode(self.evidence.z[:, where.start : where.stop])
             if not isinstance(coding, Constant) and bool(self.unknown(name).any()):
-                marginal = self._marginal(name)
+                marginal = self.marginal(name)
                 filled = marginal.fill(method, self.table.types[name])
                 known = np.where(self.unknown(name), filled, known)
             cells[name] = known
@@ -216,7 +216,7 @@ class TablePosterior:
         assert isinstance(total, torch.Tensor)
         return total
 
-    def _marginal(self, column: Any) -> Marginal:
+    def marginal(self, column: Any) -> Marginal:
         """The distribution of one column in each row."""
         self._check_possible()
         coding, where = self.table.coding(column), self.table.variables(column)

@@ -5,7 +5,8 @@ r"""The mean of a column given an event, from probabilities of boxes alone.
 with :math:`m` the median, so that no small number is the difference of large ones. Of numbers on a
 grid, such as integers, the integrals are sums, and the mean is exact as long as there are no more
 than some thousands of them; otherwise they are found by a quadrature that halves its panels until
-nothing changes.
+nothing changes. Where a source has a shorter way (:meth:`~.source.Source.marginal`), as a model of
+a table has for a few boxes, it is taken: its means are integrals too, right to five digits or more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def mean(known: Conditional) -> float:
     if known.values:
         chances = known.shares([(Interval.at(value),) for value in known.values])
         return float(np.dot(known.values, chances) / np.sum(chances))
+    if known.numbers is not None:
+        return known.numbers.mean()
     middle = quantile(known, 0.5)
     lower, upper = known.ends(_TAIL)
     if column.step is not None:

@@ -34,6 +34,8 @@ def quantile(known: Conditional, share: float) -> Any:
     if values:
         reached = known.shares([_firsts(known, values[: end + 1]) for end in range(len(values))])
         return values[_first(reached, share)]
+    if known.numbers is not None:
+        return known.numbers.quantile(share)
     if column.spikes:
         below: list[Pieces] = [
             (Interval(upper=spike, closed_upper=False),) for spike in column.spikes

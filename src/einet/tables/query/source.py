@@ -12,7 +12,7 @@ import numpy as np
 from einet.tables.constraints import Box
 from einet.tables.query.columns import AskedColumns
 
-__all__ = ["NOTHING", "Mass", "Source", "total"]
+__all__ = ["NOTHING", "Mass", "Numbers", "Source", "total"]
 
 
 class Mass(NamedTuple):
@@ -48,6 +48,18 @@ def total(masses: Iterable[Mass]) -> Mass:
     return Mass(points, float(np.logaddexp.reduce(logs)))
 
 
+class Numbers(ABC):
+    """The distribution of a column of numbers."""
+
+    @abstractmethod
+    def mean(self) -> float:
+        """Its mean."""
+
+    @abstractmethod
+    def quantile(self, share: float) -> float:
+        """The smallest number that it does not exceed with such a probability, or a larger one."""
+
+
 class Source(ABC):
     """Something that questions can be asked of, such as a model of a table.
 
@@ -67,3 +79,14 @@ class Source(ABC):
         Args:
             events: Each is the union of some boxes that do not overlap.
         """
+
+    def marginal(self, column: str, event: Sequence[Box]) -> Numbers | None:
+        """The numbers of a column given an event, where there is a shorter way than by many boxes.
+
+        None where there is not; answers are the same.
+
+        Args:
+            column: The name of a column of numbers.
+            event: Boxes that do not overlap, with some probability.
+        """
+        return None

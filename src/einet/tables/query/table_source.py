@@ -13,15 +13,21 @@ from torch import Tensor
 from einet.data.events import Between, States, between
 from einet.models.base import Model
 from einet.tables.constraints import Box
+from einet.tables.evidence import Evidence
+from einet.tables.marginal import Marginal
 from einet.tables.model import TableModel
+from einet.tables.posterior import TablePosterior
 from einet.tables.query.asked import asked_columns
 from einet.tables.query.columns import AskedColumns
 from einet.tables.query.evaluation import Answer, ask
 from einet.tables.query.rows import MOST_ROWS, Row, rows_of
-from einet.tables.query.source import Mass, Source, total
+from einet.tables.query.source import Mass, Numbers, Source, total
 from einet.tables.schema import Table
 
 __all__ = ["TableSource", "query"]
+
+# Each makes a posterior of its own; more of them are asked for by probabilities of boxes.
+_MOST_ALTERNATIVES = 8
 
 
 def query(model: TableModel, text: str) -> Answer:
@@ -97,6 +103,16 @@ class TableSource(Source):
                 )
         return rows
 
+    def marginal(self, column: str, event: Sequence[Box]) -> Numbers | None:
+        rows = self.rows(event)
+        if len(rows) > _MOST_ALTERNATIVES or any(row.points for row in rows):
+            return None
+        alternatives = [{**row.values, **row.events} for row in rows]
+        nothing = np.full((1, self.model.num_variables), np.nan)
+        known = Evidence(nothing, np.zeros(1), alternatives, self.table.backend)
+        posterior = TablePosterior(self.model, self.table, known)
+        return _Numbers(posterior.marginal(self._names[column]))
+
     def sample(self, number: int, event: Sequence[Box], seed: int = 0) -> Tensor:
         """Draw values of the model's variables, given an event.
 
@@ -124,6 +140,19 @@ class TableSource(Source):
         drawn = torch.cat(parts)
         order = np.random.default_rng([seed, 1]).permutation(number)
         return drawn[torch.as_tensor(order, device=drawn.device)]
+
+
+class _Numbers(Numbers):
+    """The marginal of one row."""
+
+    def __init__(self, marginal: Marginal) -> None:
+        self._marginal = marginal
+
+    def mean(self) -> float:
+        return float(self._marginal.mean()[0])
+
+    def quantile(self, share: float) -> float:
+        return float(self._marginal.quantile(share)[0])
 
 
 def log_probs(model: Model, rows: Sequence[Row]) -> list[float]:
