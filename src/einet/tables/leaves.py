@@ -15,8 +15,9 @@ from einet.tables.monotone import MonotoneMap
 
 __all__ = ["GaussianLeaves", "average_of_map", "cdf_at", "gaussian_leaves"]
 
-# Points of the rules by which means are integrated.
-_POINTS = 64
+# Means are integrated over so many deviations on each side, or to where a density has fallen by
+# e to this power, in so many panels, and more at the knots of a map, with so many points each.
+_REACH, _FALL, _PANELS, _POINTS = 14.0, 45.0, 28, 8
 
 
 class GaussianLeaves(NamedTuple):
@@ -58,18 +59,45 @@ def gaussian_leaves(posterior: Posterior, variable: int) -> Iterator[GaussianLea
 def average_of_map(
     posterior: Posterior, variable: int, scale: MonotoneMap, ends: tuple[float, float]
 ) -> Float[np.ndarray, " rows"]:
-    r"""E[f⁻¹(z) | e] for each row: the mean of a column behind a map.
+    """E[f⁻¹(z) | e] for each row: the mean of a column behind a map.
 
-    Each leaf's integral is by Gauss' rule, once for all rows: Gauss–Hermite over all z, or
-    Gauss–Legendre over the leaf's own quantiles between ``ends``, where z is known to lie there.
+    Each leaf's integral is by Gauss' rule, once for all rows, in panels that end where the map has
+    its knots; where z is known to lie between ``ends``, over what they leave of the leaf.
     """
     total = torch.zeros(len(posterior), dtype=torch.float64)
     for leaves in gaussian_leaves(posterior, variable):
-        points, weights = _rule(leaves, ends)
-        x = scale.inverse(points.reshape(-1).numpy()).reshape(points.shape)
-        means = torch.from_numpy(x @ weights)
-        total[leaves.rows] += means @ leaves.weight
+        means = _means_behind(scale, leaves.mean.numpy(), leaves.deviation.numpy(), ends)
+        total[leaves.rows] += torch.from_numpy(means) @ leaves.weight
     return total.numpy()
+
+
+def _means_behind(
+    scale: MonotoneMap,
+    mean: Float[np.ndarray, " leaves"],
+    deviation: Float[np.ndarray, " leaves"],
+    ends: tuple[float, float],
+) -> Float[np.ndarray, " leaves"]:
+    """E[f⁻¹(z)] of each leaf, cut off at the ends."""
+    peak = np.clip(mean, *ends)
+    # Beyond an end that is far out, what is left of a leaf falls like an exponential.
+    away = np.abs(peak - mean)
+    reach = np.minimum(_REACH, _FALL * deviation / np.maximum(away, 1e-300)) * deviation
+    low, high = np.maximum(peak - reach, ends[0]), np.minimum(peak + reach, ends[1])
+    grid = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _PANELS + 1)
+    knots = np.clip(scale.z, low[:, None], high[:, None])
+    edges = np.sort(np.concatenate([grid, knots], 1), 1)
+    points, weights = np.polynomial.legendre.leggauss(_POINTS)
+    half = np.diff(edges, axis=1)[..., None] / 2
+    z = edges[:, :-1, None] + half * (points + 1)
+    # Relative to the density at its highest point, which may be too small to be a number.
+    above = (peak - mean)[:, None, None], deviation[:, None, None]
+    fall = (z - mean[:, None, None]) ** 2 - above[0] ** 2
+    share = half * weights * np.exp(-0.5 * fall / above[1] ** 2)
+    x = scale.inverse(z.reshape(-1)).reshape(z.shape)
+    whole = share.sum((1, 2))
+    # Between ends that are one number, that is the mean.
+    at_peak = scale.inverse(peak)
+    return np.where(whole > 0, (x * share).sum((1, 2)) / np.where(whole > 0, whole, 1), at_peak)
 
 
 def cdf_at(
@@ -89,25 +117,3 @@ def cdf_at(
 def _shares(mean: Tensor, deviation: Tensor, ends: tuple[float, float]) -> tuple[Tensor, Tensor]:
     low, high = (torch.special.ndtr((end - mean) / deviation) for end in ends)
     return low, high
-
-
-def _rule(
-    leaves: GaussianLeaves, ends: tuple[float, float]
-) -> tuple[Float[Tensor, "leaves points"], np.ndarray]:
-    """Points on the scale of each leaf, and weights that add up to 1."""
-    mean, deviation = leaves.mean.unsqueeze(1), leaves.deviation.unsqueeze(1)
-    if not np.isfinite(ends).any():
-        points, weights = np.polynomial.hermite_e.hermegauss(_POINTS)
-        return mean + deviation * torch.from_numpy(points), weights / weights.sum()
-    points, weights = np.polynomial.legendre.leggauss(_POINTS)
-    share = torch.from_numpy((points + 1) / 2)
-    # On the side where Φ is small: close to 1 it has no digits left.
-    a, b = ((end - mean) / deviation for end in ends)
-    mirrored = a + b > 0
-    a, b = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
-    low, high = torch.special.ndtr(a), torch.special.ndtr(b)
-    quantile = torch.special.ndtri(low + (high - low) * share)
-    # Where even the small side is 0 the leaf lies all at the near end.
-    quantile = torch.where(quantile.isfinite(), quantile, b)
-    z = mean + deviation * torch.where(mirrored, -quantile, quantile)
-    return z.clamp(*ends), weights / 2

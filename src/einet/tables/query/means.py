@@ -6,7 +6,7 @@ with :math:`m` the median, so that no small number is the difference of large on
 grid, such as integers, the integrals are sums, and the mean is exact as long as there are no more
 than some thousands of them; otherwise they are found by a quadrature that halves its panels until
 nothing changes. Where a source has a shorter way (:meth:`~.source.Source.marginal`), as a model of
-a table has for a few boxes, it is taken: its means are integrals too, right to five digits or more.
+a table has for a few boxes, it is taken: its means are integrals too, right to six digits or more.
 """
 
 from __future__ import annotations
