@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from points import GOALS, Point
-from tables import TITLES, markdown, number
+from comparison_tables import TITLES, markdown, number
 
 __all__ = ["faster_than_pyjuice", "peer_precision", "summary", "table"]
 

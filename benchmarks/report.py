@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from points import GOALS, Point
-from tables import markdown, number
+from comparison_tables import markdown, number
 
 __all__ = ["goals", "growth", "line", "sweep"]
 
