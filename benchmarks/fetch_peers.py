@@ -17,7 +17,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / ".peers"
 
 PACKAGES = (
-    "pyjuice==2.6.0",
+    "pyjuice==2.6.3",
     "spflow==1.1.0",
     "einops==0.8.2",  # SPFlow
     "fast_pytorch_kmeans==0.2.2",  # SPFlow

@@ -116,7 +116,14 @@ BUDGETS: dict[str, Budget] = {
     "kept tables": Budget(1 << 30, 8 << 30),
     # Rows of data for the information between variables.
     "information": Budget(128 << 20, 128 << 20),
-    "one-hot rows": Budget(256 << 20, 256 << 20),
+    "one-hot rows": Budget(256 << 20, 1 << 30),
+    # Counts of pairs of states: as products; as tables that the caches of a core, or of a GPU,
+    # hold; and the rows that are looked up in these.
+    "pair counts": Budget(32 << 20, 512 << 20),
+    "pair tables": Budget(1 << 20, 64 << 20),
+    "pair codes": Budget(16 << 20, 256 << 20),
+    # Columns whose values are put into levels.
+    "levels": Budget(128 << 20, 2 << 30),
     # Images that are measured together, by tables of bins and by densities.
     "images": Budget(32 << 20, 32 << 20),
     "image densities": Budget(32 << 20, 512 << 20),

@@ -8,7 +8,8 @@ import torch
 
 import einet
 from einet.data import Batch, as_batch
-from einet.data.events import Between, Events, States, as_events
+from einet.data.batch_events import Events, as_events
+from einet.data.events import Between, States
 
 INF = float("inf")
 CPU = torch.device("cpu")

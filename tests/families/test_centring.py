@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einet.families.centring import counted_from, refitted, seen_from, variance_of
+from einet.families.centring import counted_from, moved, seen_from, variance_of
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -41,11 +41,21 @@ def test_variances_are_never_lost(mean: float, deviation: float):
     assert abs(found - deviation**2) <= 1.1e-14 * phi[1].item()
 
 
-@given(mean=st.floats(-3, 3), rounded=st.floats(-3, 3), variance=st.floats(0.01, 9))
-def test_the_best_variance_for_a_mean_that_was_rounded(mean, rounded, variance):
-    phi = torch.tensor([mean, mean * mean + variance], dtype=torch.float64)
-    given = torch.tensor([rounded + 5, variance], dtype=torch.float64)
-    found = refitted(given, phi, torch.tensor(5.0).double())
-    expected = phi[1] - 2 * rounded * phi[0] + rounded**2
+@given(
+    mean=st.floats(-3, 3), variance=st.floats(0.01, 9), step_size=st.sampled_from([0.3, 1.0]),
+    kind=st.sampled_from([torch.float32, torch.float64]),
+)  # fmt: skip
+def test_the_best_variance_for_the_mean_that_is_kept(mean, variance, step_size, kind):
+    total = torch.tensor(3.0).double()
+    sums = total * torch.tensor([mean, mean * mean + variance], dtype=torch.float64)
+    origin = torch.tensor(1e3).double()
+    before = torch.tensor([1e3 + 0.5, 2.0], dtype=kind)
+    found = moved(before, total, sums, origin, step_size)
+    # E[x − o] and E[(x − o)²] after the step.
+    first = (1 - step_size) * 0.5 + step_size * mean
+    second = (1 - step_size) * 2.25 + step_size * (mean * mean + variance)
+    kept = torch.tensor(1e3 + first, dtype=torch.float64).to(kind).double()
+    torch.testing.assert_close(found[0], kept, rtol=0, atol=1e-12 if kind.itemsize > 4 else 7e-5)
+    away = found[0] - origin
+    expected = second - 2 * away * first + away**2
     torch.testing.assert_close(found[1], expected, rtol=1e-9, atol=1e-12)
-    assert found[0] == given[0]

@@ -213,7 +213,7 @@ MAKERS: list[tuple[str, Call]] = [
     *(
         makes(einet.chow_liu, argument, data=X > 0)
         for argument in (
-            "data", "observed", "weights", "information", "smoothing", "trees", "seed",
+            "data", "observed", "weights", "information", "levels", "smoothing", "trees", "seed",
         )
     ),
     makes(einet.RegionGraphBuilder, "num_variables"),

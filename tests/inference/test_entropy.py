@@ -1,12 +1,16 @@
 """Entropies against sums over all states."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import integrate, stats
 
 import einet
 from einet.inference import entropy as module
+from einet.inference import quadrature
 from tests.oracle import CONTINUOUS, DISCRETE, NAN, Joint, close, random_model, random_rows
 
 
@@ -68,10 +72,94 @@ def test_components_with_other_states():
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
-def test_continuous_variables_are_refused(name: str):
-    model = random_model(einet.random_trees(2, depth=1, replicas=1), CONTINUOUS[name], 2)
-    with pytest.raises(ValueError, match=f"variable 1 is {name}, which is continuous"):
-        model.prior().entropy(1)
+def test_continuous_variables_are_integrals(name: str):
+    model = random_model(einet.random_trees(2, depth=1, replicas=2), CONTINUOUS[name], 3)
+    evidence = random_rows(model, 4, missing=0.6)
+    evidence[0] = NAN
+    evidence[1] = torch.tensor([0.7, NAN])
+    value, error = model.given(evidence).entropy(1, with_error=True)
+    for row, here in enumerate(evidence):
+        if here[1].isnan():
+            joint = Joint(model, here)
+            p = joint.marginal(1, here)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                expected = -(joint.weights[1] * np.where(p > 0, p * np.log(p), 0.0)).sum()
+            close(value[row], expected, rtol=1e-7, atol=1e-7)
+            assert error[row] < 1e-6
+        else:
+            assert value[row] == -math.inf
+    close(model.given(evidence).entropy(1), value)
+
+
+def mixed(parameters: list[list[float]], weights: list[float]) -> einet.Einet:
+    """One variable: a mixture of Gaussians with these means and deviations."""
+    model = random_model(einet.RegionGraph(1, [1], []), einet.Gaussian(), len(weights))
+    with torch.no_grad():
+        stored = np.array([[mean, deviation**2] for mean, deviation in parameters])
+        model.leaf.leaf_blocks[0].stored.copy_(torch.from_numpy(stored).unsqueeze(1))
+        model.circuit.sum_layers[0].weight.copy_(torch.from_numpy(np.array([[weights]])))
+    return model
+
+
+def test_peaks_far_apart_and_narrow():
+    """Each has its own entropy, besides that of which it is."""
+    parameters, weights = [[-1e4, 1e-3], [0.0, 1.0], [3e3, 50.0], [5e5, 1e-4]], [0.1, 0.2, 0.3, 0.4]
+    each = [0.5 * math.log(2 * math.pi * math.e * s * s) for _, s in parameters]
+    expected = sum(w * (h - math.log(w)) for w, h in zip(weights, each, strict=True))
+    value, error = mixed(parameters, weights).prior().entropy(0, with_error=True)
+    close(value, [expected], rtol=1e-7)
+    assert error < 1e-5
+
+
+def test_a_peak_within_a_wide_density():
+    parameters, weights = [[0.1234, 1e-6], [0.0, 1.0]], [0.01, 0.99]
+
+    def entropy(x: float) -> float:
+        p = sum(
+            w * stats.norm.pdf(x, mean, s) for w, (mean, s) in zip(weights, parameters, strict=True)
+        )
+        return -float(p) * math.log(p) if p > 0 else 0.0
+
+    ends = [-9, *(0.1234 + 1e-6 * np.arange(-10, 11, 2)), 9]
+    expected = sum(integrate.quad(entropy, a, b)[0] for a, b in itertools.pairwise(ends))
+    close(mixed(parameters, weights).prior().entropy(0), [expected], rtol=1e-6)
+
+
+def test_an_error_that_is_large_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(quadrature, "_ROUNDS", 1)
+    # Panels that begin between quantiles of leaves miss none of these; fewer panels do.
+    first = quadrature._first_panels
+    monkeypatch.setattr(quadrature, "_first_panels", lambda mixtures, count: first(mixtures, 2))
+    posterior = mixed([[0.0, 1.0], [1.0, 0.001], [-7.0, 1e-3]], [0.5, 0.2, 0.3]).prior()
+    value, error = posterior.entropy(0, with_error=True)
+    assert error > 1e-3
+    with pytest.raises(ArithmeticError, match="uncertain by up to .* with_error=True"):
+        posterior.entropy(0)
+    monkeypatch.undo()
+    assert abs(value - posterior.entropy(0)) <= error
+
+
+def test_densities_that_no_float_holds_are_told(monkeypatch: pytest.MonkeyPatch):
+    def infinite(family: object, x: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
+        return torch.full((len(parameters), *x.shape), math.inf, dtype=torch.float64)
+
+    monkeypatch.setattr(quadrature, "densities", infinite)
+    posterior = mixed([[0.0, 1.0]], [1.0]).prior()
+    value, error = posterior.entropy(0, with_error=True)
+    close(value, [NAN])
+    close(error, [math.inf])
+    with pytest.raises(ArithmeticError, match="uncertain by up to inf"):
+        posterior.entropy(0)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 5, 13, 22])
+def test_the_rules_are_those_of_gauss_and_kronrod(degree: int):
+    ends = torch.tensor([-1.0, 1.0]).double()
+    points, fine, coarse = quadrature._on_panels(ends[:1], ends[1:])
+    expected = (1 - (-1) ** (degree + 1)) / (degree + 1)
+    close((fine * points**degree).sum(), expected, atol=1e-14)
+    if degree <= 13:
+        close((coarse * points**degree).sum(), expected, atol=1e-14)
 
 
 def test_too_many_states_are_refused():

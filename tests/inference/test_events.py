@@ -205,9 +205,8 @@ def test_draws_obey_events(name: str, kind: str):
     assert torch.equal(posterior.sample(3, seed=1), posterior.sample(3, seed=1))
 
 
-@pytest.mark.parametrize("kind", ["einsum", "mixture"])
-def test_each_row_has_its_own_event(kind: str):
-    model, _ = build("tables", kind)
+def test_each_row_has_its_own_event():
+    model, _ = build("tables", "mixture")
     lower, upper = torch.tensor([-1.0, 0.2, 3.0, -INF]), torch.tensor([INF, 0.3, 3.5, -2.0])
     table = torch.tensor([[1, 0, 0], [0.5, 0.5, 2], [0, 3, 1], [1, 1, 1]])
     counts = torch.tensor([[0, 3], [2, 2], [5, 9], [0, 0]])
@@ -255,7 +254,7 @@ def test_each_row_has_its_own_event(kind: str):
     assert (drawn[:, :, 0] <= upper).all()
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(
     num_variables=st.integers(1, 5),
     depth=st.integers(0, 3),
@@ -276,7 +275,7 @@ def test_complements_add_up_to_one(
 ):
     families = {"Poisson": einet.Poisson(), "Binomial": einet.Binomial(9)}
     family = families[kind] if kind in families else getattr(einet, kind)()
-    depth = min(depth, num_variables - 1)
+    depth = min(depth, math.ceil(math.log2(num_variables)))
     replicas = replicas if depth else 1
     graph = einet.random_trees(num_variables, depth, replicas, seed=seed)
     model = random_model(graph, family, 3, seed=seed, sums=sums)

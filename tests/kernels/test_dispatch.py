@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import jaxtyping
 import pytest
@@ -10,8 +11,9 @@ import torch
 
 import einet
 from einet.kernels import dispatch
-from einet.kernels.dispatch import MOST_ENTRIES, backend, fused
+from einet.kernels.dispatch import MOST_ENTRIES, MOST_OUTER, backend, fused
 from einet.layers import Circuit
+from einet.layers.parameter import OnPaper
 
 HERE = torch.zeros(1)
 
@@ -100,12 +102,24 @@ def test_a_gpu_without_triton(installed: bool, monkeypatch, unchecked):
     ("leaves", "sums", "classes"), [(1, 1, 1), (256, 3, 1), (3, 256, 256), (257, 3, 1), (3, 257, 1),
                                     (3, 3, 257)]
 )  # fmt: skip
-def test_nodes_must_fit_a_tile(leaves: int, sums: int, classes: int):
+def test_outer_products_must_fit_a_tile(leaves: int, sums: int, classes: int):
     circuit = Circuit(einet.random_trees(4, depth=2, replicas=1), leaves, sums, classes)
-    fits = max(leaves, sums, classes) <= MOST_ENTRIES
+    check_fit(circuit, max(leaves, sums, classes) <= MOST_OUTER)
+
+
+@pytest.mark.parametrize(
+    ("sums", "classes"), [(1, 1), (257, 256), (MOST_ENTRIES, 1), (MOST_ENTRIES + 1, 1), (3, 257)]
+)
+def test_linear_sums_may_be_wide(sums: int, classes: int):
+    with OnPaper():
+        circuit = Circuit(einet.random_trees(4, 2, 1), sums, sums, classes, "linear")
+    check_fit(circuit, sums <= MOST_ENTRIES and classes <= MOST_OUTER)
+
+
+def check_fit(circuit: Circuit, fits: bool) -> None:
     assert circuit.fits_kernels == fits
     assert not circuit.empty_values(3, HERE).fused
-    with backend("triton"):
+    with backend("triton"), nullcontext() if fits else pytest.warns(UserWarning, match="times"):
         assert circuit.empty_values(3, HERE).fused == fits
         # Nothing to do, a maximum in place of sums, or float64: torch.
         assert not circuit.empty_values(0, HERE).fused

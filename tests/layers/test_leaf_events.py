@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import einet
-from einet.data.events import Events, as_events
+from einet.data.batch_events import Events, as_events
 from einet.layers.leaf_events import event_pairs, log_masses
 from tests.budgets import limit
 from tests.oracle import close, random_model

@@ -38,15 +38,16 @@ def hidden_tree(parents: list[int]) -> RegionGraph:
 
 
 CHAIN = hidden_tree([0, 1, 2, 3, 4, 5])
+SMALL = hidden_tree([0, 1, 2, 1])
 BUSHY = hidden_tree([0, 0, 0, 1, 1, 4, 4, 2, 8, 9, 9])
 FAMILIES = {
     "table": einet.Categorical(5),
     "gaussian": einet.Gaussian(),
     "binary": einet.Bernoulli(),
 }
-_ON_CPU = [(CHAIN, 3, "table"), (BUSHY, 5, "binary"), (BUSHY, 3, "gaussian"), (BUSHY, 70, "table")]
+_ON_CPU = [(CHAIN, 3, "table"), (BUSHY, 5, "binary"), (BUSHY, 3, "gaussian"), (SMALL, 70, "table")]
 _ON_GPU = [
-    *((BUSHY, K, "table") for K in (1, 3, 10, 16, 64, 100, 128, 200, 256)),
+    *((BUSHY, K, "table") for K in (1, 3, 10, 16, 64, 100, 128, 200, 256, 300, 512, 1024)),
     *((graph, K, name) for graph in (CHAIN, BUSHY) for K in (5, 130) for name in FAMILIES),
 ]
 on_models = pytest.mark.parametrize(
@@ -167,3 +168,76 @@ def test_a_step_repeats_bit_by_bit(device):
                 pair.model.em_step(pair.on(x), step_size=0.3)
         results.append([p.detach().cpu().clone() for p in pair.model.parameters()])
     assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
+
+
+# -- wide sums -------------------------------------------------------------------------------------
+
+
+@interpreted
+def test_groups_of_entries_share_no_exponent(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("einet.kernels.triton.wide_parts._GROUP", 128)
+    pair = twins(SMALL, 130, "table", "cpu")
+    x = pair.rows(3)
+    pair.densities(x)
+    pair.step(x, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("device", "num_sums", "most_divided"),
+    [
+        pytest.param("cpu", 20, 16, marks=interpreted),
+        pytest.param("cuda", 300, 256, marks=pytest.mark.gpu),
+    ],
+)
+def test_wide_layers_that_are_no_tree(
+    device, num_sums, most_divided, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("einet.kernels.triton.linear._MOST_DIVIDED", most_divided)
+    graph = einet.poon_domingos((2, 2), delta=1)
+    pair = Twins(graph, einet.Bernoulli(), num_sums, device, sums="linear")
+    assert not pair.model.circuit.trees
+    x = pair.rows(20 if device == "cuda" else 5)
+    pair.densities(x)
+    pair.statistics(x)
+    pair.step(x, 0.5)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param("cpu", marks=interpreted), pytest.param("cuda", marks=pytest.mark.gpu)],
+)
+def test_some_rows_of_a_posterior(device):
+    """What is kept of a pass is cut to the rows that are asked for."""
+    for num_sums in (3, 70):
+        pair = twins(CHAIN, num_sums, "binary", device)
+        x = pair.rows(9)
+        with engine(device):
+            whole = pair.model.given(pair.on(x))
+            means = whole.mean()
+            rows = torch.tensor([1, 4, 7], device=pair.on(x).device)
+            torch.testing.assert_close(whole.at(rows).mean(), means[rows])
+
+
+def test_tasks_come_after_what_they_need():
+    from einet.kernels.triton.tree_parts import TreeEdges
+    from einet.kernels.triton.wide_parts import backward_order, forward_order
+
+    model = einet.Einet(BUSHY, einet.Bernoulli(), 70, sums="linear")
+    (tree,) = find_trees(model.circuit.sum_layers)
+    edges: TreeEdges = tree._edges()
+    parents = tree.parents.tolist()
+    for slots in (1, 2, 7, 1000):
+        up = forward_order(edges, 2, 3, slots).tolist()
+        assert sorted(up) == list(range(5 * len(parents)))
+        place = {task: at for at, task in enumerate(up)}
+        for row, parent in enumerate(parents):
+            made, added = [[place[5 * row + w] for w in part] for part in ((0, 1), (2, 3, 4))]
+            assert max(made) < min(added)
+            if parent >= 0:
+                assert max(added) < min(place[5 * parent], place[5 * parent + 1])
+        down = backward_order(edges, 2, slots).tolist()
+        place = {task: at for at, task in enumerate(down)}
+        assert sorted(down) == list(range(2 * len(parents)))
+        for row, parent in enumerate(parents):
+            if parent >= 0:
+                assert max(place[2 * parent], place[2 * parent + 1]) < place[2 * row]

@@ -214,6 +214,30 @@ def test_continuous_data_go_by_their_correlations(trees: int):
     assert history.train[-1] > history.train[0]
 
 
+def grey_chain(rows: int, order: list[int], seed: int = 0) -> Tensor:
+    """Each of 256 grey values, in this order, is near the one before it."""
+    steps = torch.randn(rows, len(order), generator=torch.manual_seed(seed)) * 30
+    steps[:, 0] *= 2
+    x = torch.empty(rows, len(order), dtype=torch.uint8)
+    x[:, order] = (steps.cumsum(1) + 128).clamp(0, 255).to(torch.uint8)
+    return x
+
+
+def test_grey_values_are_compared_by_levels():
+    order = [3, 0, 5, 2, 6, 1, 4]
+    expected = {(min(u, v), max(u, v)) for u, v in pairwise(order)}
+    x = grey_chain(1500, order)
+    assert edges_of(chow_liu(x)) == [expected]
+    assert chow_liu(x) == chow_liu(x, levels=16) == chow_liu(x, levels="auto")
+    assert edges_of(chow_liu(x, levels=8, trees=3)) == [expected] * 3
+    # The same order of other numbers, in the same levels.
+    assert chow_liu(x.double().mul(0.3).exp(), levels=16) == chow_liu(x, levels=16)
+    # All states: 65,536 cells of a table for 1,500 rows are mostly smoothing.
+    neighbours = maximum_spanning_tree(mutual_information(x).numpy().round(12))
+    all_states = {(u, v) for u, others in enumerate(neighbours) for v in others if u < v}
+    assert edges_of(chow_liu(x, levels=None)) == [all_states]
+
+
 @pytest.mark.parametrize("sums", ["einsum", "linear"])
 @pytest.mark.parametrize("trees", [1, 3])
 def test_an_einet_over_it_sums_to_one(trees: int, sums: str):
@@ -241,6 +265,10 @@ def test_arguments():
         chow_liu(x[:, :1], trees=2)
     with pytest.raises(ValueError, match="data must hold whole numbers .* information="):
         chow_liu(torch.randn(5, 3))
+    with pytest.raises(
+        ValueError, match='levels must be "auto" with information="gaussian", got 8'
+    ):
+        chow_liu(x, information="gaussian", levels=8)
     with pytest.raises(ValueError, match="information must be 'discrete' or 'gaussian', got 'x'"):
         chow_liu(x, information="x")
 
@@ -255,3 +283,23 @@ def test_a_gpu_finds_the_same_trees(information: str):
     for observed in (None, known):
         on_gpu = None if observed is None else observed.cuda()
         assert chow_liu(x.cuda(), on_gpu, **options) == chow_liu(x, observed, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("levels", [None, "auto", 5, 100])
+def test_a_gpu_counts_the_same(levels: int | str | None):
+    x = grey_chain(20_000, list(range(21)))
+    known = torch.rand(x.shape, generator=torch.manual_seed(1)) < 0.9
+    weights = torch.rand(len(x), generator=torch.manual_seed(2), dtype=torch.float64)
+    for observed in (None, known):
+        for of_rows in (None, weights):
+            here, there = (
+                mutual_information(
+                    x.to(device),
+                    None if observed is None else observed.to(device),
+                    weights=None if of_rows is None else of_rows.to(device),
+                    levels=levels,
+                )
+                for device in ("cpu", "cuda")
+            )
+            torch.testing.assert_close(there.cpu(), here, rtol=0, atol=1e-12)

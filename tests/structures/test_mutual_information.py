@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einet.data.batch import as_batch
-from einet.structures import mutual_information
-from einet.structures import mutual_information as function
+from einet.structures import equal_frequency, mutual_information
 from tests.budgets import limit
 
 
@@ -59,11 +58,12 @@ def test_agrees_with_the_definition(
     assert torch.equal(mutual_information(batch, smoothing=smoothing), found)
 
 
-def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch):
-    x = torch.randint(3, (200, 7), generator=torch.manual_seed(0), dtype=torch.uint8)
+@pytest.mark.parametrize("states", [3, 30])
+def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, states: int):
+    x = torch.randint(states, (200, 11), generator=torch.manual_seed(0), dtype=torch.uint8)
     whole = mutual_information(x)
-    monkeypatch.setitem(function.__globals__, "_BLOCK_COLUMNS", 6)
-    limit(monkeypatch, "one-hot rows", 512)
+    for name in ("one-hot rows", "pair counts", "pair tables", "pair codes"):
+        limit(monkeypatch, name, 2048)
     torch.testing.assert_close(mutual_information(x), whole, rtol=0, atol=1e-12)
 
 
@@ -72,6 +72,59 @@ def test_whole_weights_count_rows():
     times = torch.randint(4, (50,), generator=torch.manual_seed(2))
     repeated = mutual_information(x.repeat_interleave(times, 0))
     torch.testing.assert_close(mutual_information(x, weights=times), repeated, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("states", [2, 20])
+def test_large_and_broken_weights_are_added_up(states: int):
+    x = torch.randint(states, (50, 4), generator=torch.manual_seed(1))
+    times = torch.randint(4, (50,), generator=torch.manual_seed(2))
+    expected = mutual_information(x, weights=times)
+    # So many that rows are not repeated for them.
+    hundred = mutual_information(x, weights=100 * times, smoothing=100.0)
+    torch.testing.assert_close(hundred, expected, rtol=0, atol=1e-12)
+    third = mutual_information(x, weights=times.double() / 3, smoothing=1 / 3)
+    torch.testing.assert_close(third, expected, rtol=0, atol=1e-12)
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 5), st.sampled_from([3, 30, 256]), st.integers(2, 40),
+    st.integers(0, 2**31), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_levels_are_states(
+    rows: int, variables: int, states: int, levels: int, seed: int, holes: bool, weigh: bool
+):
+    generator = np.random.default_rng(seed)
+    x = generator.integers(0, states, (rows, variables))
+    x[:, 1:] = np.where(generator.random((rows, variables - 1)) < 0.5, x[:, :1], x[:, 1:])
+    known = generator.random(x.shape) < (0.6 if holes else 1.1)
+    weights = generator.integers(0, 3, rows) + 0.5 if weigh else np.ones(rows)
+    coded = equal_frequency(x, known, levels=levels, weights=weights)
+    expected = by_definition(coded.x.numpy(), known, weights, 0.3)
+    options = {"weights": weights if weigh else None}
+    found = mutual_information(x, known, levels=levels, smoothing=0.3, **options)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    # Whoever tells fewer states apart never learns more.
+    few, all_states = (
+        mutual_information(x, known, levels=number, smoothing=0.0, **options)
+        for number in (levels, None)
+    )
+    assert bool((few <= all_states + 1e-12).all())
+
+
+def test_levels_go_by_the_number_of_rows():
+    x = torch.randint(256, (3000, 3), generator=torch.manual_seed(0))
+    assert torch.equal(mutual_information(x, levels="auto"), mutual_information(x, levels=16))
+    # Whatever has no more states stays as it is.
+    few = x // 16
+    assert torch.equal(mutual_information(few, levels="auto"), mutual_information(few))
+
+
+def test_numbers_of_any_kind_in_levels():
+    x = torch.randn(400, 3, generator=torch.manual_seed(0), dtype=torch.float64)
+    x[:, 1] = x[:, 0] ** 3
+    found = mutual_information(1e6 * x - 5, levels=8, smoothing=0.0)
+    assert float(found[0, 1]) == pytest.approx(math.log(8))
+    assert float(found[0, 2]) < 0.2
 
 
 def test_constant_variables_tell_nothing():
@@ -110,6 +163,9 @@ def test_arguments():
         mutual_information(x[:, :0])
     with pytest.raises(ValueError, match="at least one row"):
         mutual_information(x[:0])
+    for bad in (1, 257, -3):
+        with pytest.raises(ValueError, match='levels must be an integer from 2 to 256, "auto" or'):
+            mutual_information(x, levels=bad)
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="smoothing must be a number >= 0"):
             mutual_information(x, smoothing=bad)

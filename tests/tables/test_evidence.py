@@ -39,7 +39,6 @@ def test_pieces_from_tuples_lists_and_sets(model: TableModel):
 
 
 def test_complementary_events_add_up_to_one(model: TableModel):
-    pytest.importorskip("einet.data.events", reason="this release has no events yet")
     for column, parts in (
         ("age", [(None, 39), (40, None)]),
         ("gain", [(None, 100), (100.01, None)]),
@@ -55,7 +54,6 @@ def test_complementary_events_add_up_to_one(model: TableModel):
 
 
 def test_intervals_are_kept_by_draws_and_answers(model: TableModel):
-    pytest.importorskip("einet.data.events", reason="this release has no events yet")
     posterior = model.given({"age": (30, 39), "gain": (0, 200), "size": {"M", "L"}})
     drawn = posterior.sample(500, seed=0)
     assert drawn["age"].between(30, 39).all()

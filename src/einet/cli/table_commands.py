@@ -206,9 +206,7 @@ def _plain(cell: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def query(
-    path: Path, question: str, plot: Path | None, device: str | None, as_json: bool
-) -> None:
+def query(path: Path, question: str, plot: Path | None, device: str | None, as_json: bool) -> None:
     """Print the answer to a question."""
     check_files({"model": path}, plot=plot)
     # A question that nobody can read needs no model.

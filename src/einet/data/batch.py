@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 from einet.data.arrays import Given, as_given
+from einet.data.batch_events import Events, as_events
 from einet.data.beside import as_labels, as_weights, labels_of, weights_of
 from einet.data.columns import order_of
-from einet.data.events import Events, as_events
 
-__all__ = ["Batch", "as_batch", "as_labels", "as_weights"]
+__all__ = ["Batch", "as_batch", "as_labels", "as_weights", "check_no_events"]
 
 
 @dataclass
@@ -94,6 +94,12 @@ class Batch:
         tensors = (self.x, self.observed, self.labels, self.weights)
         events = 0 if self.events is None else self.events.nbytes
         return events + sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def check_no_events(batch: Batch) -> None:
+    """Raise where rows have events: nothing is learnt from those, and no recording reads them."""
+    if batch.events is not None:
+        raise ValueError("x is a Batch with events, which only queries take as evidence")
 
 
 def as_batch(

@@ -36,18 +36,31 @@ _MOST_ITERATIONS = 20
 
 
 @torch.no_grad()
-def initialize_from_clusters(model: Passes, data: Batch, generator: torch.Generator) -> None:
+def initialize_from_clusters(
+    model: Passes,
+    data: Batch,
+    generator: torch.Generator,
+    by: Float[Tensor, "rows features"] | None = None,
+) -> None:
     """Set leaves and sum weights of a model from k-means clusters of rows, one for each entry.
 
     Entry k of every leaf moves to the statistics of cluster k, and entry k of every inner sum to
     entry k of its children (modulo their number). Trees that meet at the root only have clusters of
     their own: what one of them misses, another may find. What is random is drawn on the CPU.
+
+    Args:
+        model: The model.
+        data: The rows.
+        generator: What is drawn from.
+        by: What the rows are clustered by, where that is not the rows themselves: numbers of
+            categories, say, have no distances that mean anything.
     """
     if len(data) > _MOST_ROWS:
-        data = data[torch.randperm(len(data), generator=generator)[:_MOST_ROWS].to(data.x.device)]
+        some = torch.randperm(len(data), generator=generator)[:_MOST_ROWS].to(data.x.device)
+        data, by = data[some], None if by is None else by[some]
     initialize_leaves(model.leaf, data, generator)
     model.circuit.randomize(generator)
-    rows = Rows(data.cells, data.x.device, name="data")
+    rows = Rows(data.cells if by is None else Batch(by), data.x.device, name="data")
     count = min(model.num_leaves, len(data))
     for tree in _trees(model.graph):
         seed = int(torch.randint(1 << 31, (1,), generator=generator))

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from einet._memory import fitting
-from einet.data.batch import Batch
+from einet.data.batch import Batch, check_no_events
 from einet.engine import autograd
 from einet.engine.m_step import check_canonical, m_step, update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
-from einet.engine.replay import check_no_events
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
 from einet.engine.values import EinetValues, Expectation

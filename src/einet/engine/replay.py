@@ -5,9 +5,10 @@ Python. So the launches of a step are recorded once and replayed. What changes f
 read from memory at fixed places: the rows, their labels and weights, the step size, and a prior's
 pseudo-counts. A batch smaller than the one recorded is filled up with rows of weight 0.
 
-The first call of a kind runs as it is (and compiles kernels), the second one is recorded. Whenever
-a parameter has moved elsewhere in memory (``.to``, loading, a new optimiser), recordings are
-dropped and made anew. They keep the memory that their call needs; :func:`forget` gives it back.
+The first call of a kind runs as it is, the second one is recorded. Kernels are compiled before the
+first, all at once (:mod:`einet.engine.rehearsal`). Whenever a parameter has moved elsewhere in
+memory (``.to``, loading, a new optimiser), recordings are dropped and made anew. They keep the
+memory that their call needs; :func:`forget` gives it back.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from einet.data.batch import Batch
+from einet.data.batch import Batch, check_no_events
+from einet.engine.passes import Layers, Passes
+from einet.engine.rehearsal import rehearse
 from einet.engine.statistics import EinetStatistics
 
 if TYPE_CHECKING:
-    from einet.engine.passes import Layers, Passes
     from einet.engine.pseudo_counts import PseudoCounts
 
-__all__ = ["check_no_events", "expect", "forget", "log_prob", "step"]
+__all__ = ["expect", "forget", "log_prob", "step"]
 
 # Recordings kept for a model; those not used for longest go first.
 _MOST_KEPT = 8
@@ -86,12 +88,6 @@ def log_prob(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
             return model.piece_log_prob(batch).float()
         recording.begin()
         return recording.run(model, batch)[: len(batch)].float()
-
-
-def check_no_events(batch: Batch) -> None:
-    """Raise where rows have events: nothing is learnt from those, and no recording reads them."""
-    if batch.events is not None:
-        raise ValueError("x is a Batch with events, which only queries take as evidence")
 
 
 def forget(model: nn.Module) -> None:
@@ -258,6 +254,8 @@ class _Recording:
         self._load(batch)
         self._calls += 1
         with _on(self.batch.x.device):
+            if self._calls == 1:
+                rehearse(_make, self._kind, model, self.batch, self.size, self._prior)
             if self._calls == 2:
                 self._record(model)
             if self._graph is None:
@@ -295,6 +293,17 @@ class _Recording:
             )
             return
         self._graph = graph
+
+
+def _make(kind: str, model: Any, batch: Batch, size: Tensor, prior: PseudoCounts | None) -> None:
+    """A call as it will be recorded, for the sake of the kernels that it launches."""
+    if kind == "step":
+        model.step_(batch, size, prior)
+    elif kind == "expect":
+        model.expect_(batch, EinetStatistics.zeros(model))
+    # Between the steps of a training it is asked how likely other rows are.
+    if isinstance(model, Passes):
+        model.piece_log_prob(batch)
 
 
 def _put(place: Any, number: float | Tensor) -> None:

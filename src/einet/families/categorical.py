@@ -150,12 +150,13 @@ class Categorical(ExponentialFamily):
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         if not self.numeric:
             return torch.full_like(parameters[..., 0], math.nan)
-        return parameters @ torch.arange(self.width).to(parameters)
+        states = torch.arange(self.width, dtype=parameters.dtype, device=parameters.device)
+        return parameters @ states
 
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         if not self.numeric:
             return torch.full_like(parameters[..., 0], math.nan)
-        states = torch.arange(self.width).to(parameters)
+        states = torch.arange(self.width, dtype=parameters.dtype, device=parameters.device)
         # About the mean, as E[x²] − E[x]² would lose digits.
         away = states - self.mean(parameters).unsqueeze(-1)
         return (parameters * away * away).sum(-1)

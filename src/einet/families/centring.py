@@ -11,7 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["ROUNDING", "counted_from", "refitted", "seen_from", "variance_of"]
+__all__ = ["LARGEST", "ROUNDING", "counted_from", "moved", "seen_from", "variance_of"]
+
+#: Means are finite in float32 too, whatever outlier they were computed from.
+LARGEST = 1e30
 
 #: A variance is not told from 0 below this share of E[(x − o)²], which is what rounding leaves of
 #: sums over many rows in float64.
@@ -60,22 +63,37 @@ def variance_of(phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch"]:
     return torch.maximum(second - mean * mean, ROUNDING * second)
 
 
-def refitted(
+def moved(
     parameters: Float[Tensor, "*batch P"],
-    phi: Float[Tensor, "*batch S"],
-    origin: Float[Tensor, "*batch2"],
+    total: Float[Tensor, "*batch"],
+    sums: Float[Tensor, "*batch S"],
+    origin: Float[Tensor, "*batch"],
+    step_size: float | Tensor,
 ) -> Float[Tensor, "*batch P"]:
-    """The best variance for a mean that has been rounded or bounded, given φ of x − o.
+    """Parameters after a step of EM towards sums counted from an origin, before any bounds.
 
-    The nearest mean that there is, is the best one for any variance; and this is the best variance
-    for it. So rounding costs no more than it must, and EM with rounded parameters does not fall.
+    The mean is rounded to the type of the parameters, and the variance is the best one for the
+    mean that is kept: the nearest mean that there is, is the best one for any variance. So rounding
+    costs no more than it must, and EM with rounded parameters does not fall.
+
+    Args:
+        parameters: (μ, σ²) before, as they are kept.
+        total, sums: Σp, and Σp(x − o) and Σp(x − o)². Where Σp is 0, the result means nothing.
+        origin: o.
+        step_size: How far to go; 1 is all the way.
 
     Example:
-        >>> phi = torch.tensor([0.4, 0.5], dtype=torch.float64)  # mean 4.4, variance 0.34
-        >>> rounded = torch.tensor([4.0, 0.34], dtype=torch.float64)
-        >>> refitted(rounded, phi, torch.tensor(4.0, dtype=torch.float64))
-        tensor([4.0000, 0.5000], dtype=torch.float64)
+        >>> half = torch.tensor(4.0, dtype=torch.float64), torch.tensor([8.0, 20.0]).double()
+        >>> moved(torch.tensor([1.0, 2.0]), *half, torch.tensor(1.0).double(), 0.5)
+        tensor([2.0000, 2.5000], dtype=torch.float64)
     """
-    mean = parameters[..., 0]
-    moved = phi[..., 0] - (mean - origin)
-    return torch.stack([mean, variance_of(phi) + moved * moved], -1)
+    mean, variance = parameters.double().unbind(-1)
+    # Seen from the origin, from where nothing cancels.
+    away = mean - origin
+    first, second = (each / total for each in sums.unbind(-1))
+    first = torch.lerp(away, first, step_size)
+    second = torch.lerp(variance.addcmul(away, away), second, step_size)
+    kept = (first + origin).clamp_(-LARGEST, LARGEST).to(parameters.dtype).double()
+    off = first - (kept - origin)
+    variance = torch.maximum(second.addcmul(first, first, value=-1), ROUNDING * second)
+    return torch.stack([kept, variance.addcmul_(off, off)], -1)

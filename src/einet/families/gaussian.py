@@ -11,15 +11,15 @@ from torch import Tensor
 
 from einet.families.arithmetic import clipped, finite, from_interval, to_interval, within
 from einet.families.base import ExponentialFamily, as_bounds
-from einet.families.centring import variance_of
+from einet.families.centring import LARGEST, variance_of
 from einet.families.hyper import Numbers, as_hyper, check_lengths, check_order
 from einet.families.log_concave import Truncated, fall_of_gaussian
 from einet.families.registry import register
 
 __all__ = ["Gaussian"]
 
-# The largest mean, and variances, in units of the data's own: float32 can hold them.
-_LARGEST, _SMALLEST = 1e30, 1e-30
+# The smallest variance, in units of the data's own: float32 can hold it.
+_SMALLEST = 1e-30
 # Scales whose squares are numbers, too.
 _SCALES = (1e-140, 1e30)
 _LOG_2PI = math.log(2 * math.pi)
@@ -154,8 +154,8 @@ class Gaussian(ExponentialFamily):
         mean, variance = parameters.unbind(-1)
         low, high = (bound.to(variance) for bound in self._variance_bounds())
         # Finite in float32 too, whatever outlier it was computed from.
-        variance = variance.clamp(low, high).clamp(max=_LARGEST)
-        return torch.stack([mean.clamp(-_LARGEST, _LARGEST), variance], -1)
+        variance = variance.clamp(low, high).clamp(max=LARGEST)
+        return torch.stack([mean.clamp(-LARGEST, LARGEST), variance], -1)
 
     def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         mean, free = raw.unbind(-1)

@@ -271,14 +271,13 @@ def _fall_of_beta(s: Tensor, alpha: Tensor, beta: Tensor, x: Tensor, rest: Tenso
     """In the logit of x, from x, with ``rest`` = 1 − x."""
     # To the left it is the same of 1 − x.
     to_right = s >= 0
-    first, near = torch.where(to_right, alpha, beta), torch.where(to_right, x, rest)
-    far, s = torch.where(to_right, rest, x), s.abs()
-    # log(1 + x (eˢ − 1)), where neither overflows nor loses digits.
-    short = torch.log1p(near * torch.expm1(s.clamp(max=30.0)))
-    small = torch.log(near + far * torch.exp(-s))
-    large = torch.log1p(far * torch.expm1(-s))
-    log = torch.where(s < 30, short, s + torch.where(near < 0.5, small, large))
-    return (alpha + beta) * log - first * s
+    first, second = torch.where(to_right, alpha, beta), torch.where(to_right, beta, alpha)
+    near, far, s = torch.where(to_right, x, rest), torch.where(to_right, rest, x), s.abs()
+    # Two forms of one thing, each where neither terms nor digits are lost.
+    rising = torch.log1p(near * torch.expm1(s.clamp(max=30.0)))
+    small, large = torch.log(near + far * torch.exp(-s)), torch.log1p(far * torch.expm1(-s))
+    settling = second * s + (alpha + beta) * torch.where(near < 0.5, small, large)
+    return torch.where((near < 0.5) & (s < 30), (alpha + beta) * rising - first * s, settling)
 
 
 @cache

@@ -11,7 +11,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from einet._memory import budget, fitting
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.engine.passes import Passes
 from einet.inference.bin_bounds import bin_log_bounds, root_log_prob
 from einet.inference.distribution import Distribution

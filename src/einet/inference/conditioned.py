@@ -14,7 +14,7 @@ from torch import Tensor
 from einet._checks import as_int, check_choice
 from einet._memory import check_memory
 from einet.data.batch import Batch
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.distribution import Distribution
 from einet.inference.kept import Kept, room_on
 from einet.inference.sampling import Leaves
@@ -37,6 +37,7 @@ class WeightedLeaves:
         flow: p_L of every leaf entry within this Einet; together with ``share``, p(L | e).
         events: Those of the rows. Of a variable that has one, L is its density given the event:
             :mod:`einet.layers.leaf_events` has what to ask of it.
+        alone: Whether these are all leaves that explain the rows.
     """
 
     rows: slice | Int[Tensor, " rows"]
@@ -44,6 +45,7 @@ class WeightedLeaves:
     leaf: LeafLayer
     flow: Float[Tensor, "leaf_nodes K rows"]
     events: Events | None = None
+    alone: bool = False
 
 
 class Conditioned(ABC):
@@ -143,13 +145,17 @@ class Conditioned(ABC):
 
     def check_possible(self) -> None:
         """Raise where p(e) = 0, naming the rows."""
-        rows = (self.exact_log_evidence == -torch.inf).nonzero().flatten().tolist()
+        # Kept, as a GPU has to be waited for.
+        rows = self.kept.once("impossible rows", self._impossible_rows)
         if rows:
             shown = ", ".join(map(str, rows[:10])) + (", …" if len(rows) > 10 else "")
             raise ValueError(
                 f"the evidence has probability 0 in {len(rows)} of {len(self)} rows ({shown}), "
                 "which have no posterior"
             )
+
+    def _impossible_rows(self) -> list[int]:
+        return (self.exact_log_evidence == -torch.inf).nonzero().flatten().tolist()
 
     @property
     def result_dtype(self) -> torch.dtype:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from einet.data.batch import Batch
 from einet.engine.passes import Passes
 from einet.inference.sampling import Leaves
+from einet.inference.surprise import surprise
 
 if TYPE_CHECKING:
     from einet.inference.posterior import Posterior
@@ -132,6 +133,9 @@ class Distribution(nn.Module, ABC):
     def mode(self) -> Float[Tensor, " variables"]:
         """An approximation of the most probable point; see :meth:`Posterior.mode`."""
         return self.prior().mode()[0]
+
+    # A question about the cells of whole rows, which no posterior can be asked.
+    surprise = surprise
 
     def log_normalizer(self) -> Float[Tensor, ""]:
         """The log of the total probability: 0 up to rounding, a check of the weights."""

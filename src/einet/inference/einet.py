@@ -12,12 +12,13 @@ from torch import Tensor
 
 from einet._memory import fitting
 from einet.data.batch import Batch
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.engine.passes import Passes
 from einet.engine.root import join, log_sum, responsibilities
 from einet.engine.values import EinetValues
 from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
+from einet.inference.fused_sampling import at_once, can_draw, draw_points, new_seed
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import Leaves, as_generator, best, draw
 from einet.kernels.nodes import Nodes
@@ -84,7 +85,11 @@ class UpwardPass:
             Nodes(some(nodes.v), some(nodes.m), some(nodes.peak))
             for nodes in (self.values.body, self.values.top)
         )
-        kept = {layer: some(tensor) for layer, tensor in self.values.kept.items()}
+        batch = self.joint.shape[-1]
+        kept = {
+            layer: some(each) if isinstance(each, Tensor) else each.at(rows, batch)
+            for layer, each in self.values.kept.items()
+        }
         values = EinetValues(body, top, self.values.fused, self.values.precision, kept)
         return UpwardPass(values, some(self.joint))
 
@@ -165,7 +170,8 @@ class EinetPosterior(Posterior):
         for rows in self.model.pieces(len(self)):
             flow = self._flow(rows)
             share = flow.new_ones(flow.shape[-1], dtype=torch.float64)
-            yield WeightedLeaves(rows, share, self.model.leaf, flow, self.evidence[rows].events)
+            events = self.evidence[rows].events
+            yield WeightedLeaves(rows, share, self.model.leaf, flow, events, alone=True)
 
     # -- points --------------------------------------------------------------------------------
 
@@ -174,8 +180,10 @@ class EinetPosterior(Posterior):
         self, n: int, leaves: Leaves = "sample", seed: int | torch.Generator | None = None
     ) -> Float[Tensor, "n batch variables"]:
         n = self.as_count(n, leaves)
-        self.check_possible()
         generator = as_generator(seed, self.model.device)
+        if can_draw(self.model) and self.evidence.events is None:
+            return self.keep_evidence(self._sample_fused(n, leaves, generator))
+        self.check_possible()
         shape = (n, len(self), self.model.num_variables)
         result = self.evidence.x.new_empty(shape, dtype=self.result_dtype)
         options = {"generator": generator} if leaves == "sample" else {}
@@ -192,6 +200,36 @@ class EinetPosterior(Posterior):
                 points = self._points(descent, chosen, leaves, piece.events, **options)
                 result[start : start + count, rows] = points.view(count, len(piece), -1)
         return self.keep_evidence(result)
+
+    def _sample_fused(
+        self, n: int, leaves: Leaves, generator: torch.Generator | None
+    ) -> Float[Tensor, "n batch variables"]:
+        """Draws by fused kernels; observed cells are drawn too."""
+        model = self.model
+        # Given nothing there is nothing to compute, and nothing can be impossible.
+        known = self.evidence.labels is not None or self._is_anything_known()
+        if known:
+            self.check_possible()
+        shape = (n, len(self), model.num_variables)
+        # A cell that no leaf writes would be an error: let it be seen.
+        result = torch.full(shape, torch.nan, dtype=self.result_dtype, device=model.device)
+        for rows in model.pieces(len(self)):
+            upward = self._upward(rows) if known else None
+            values = None if upward is None else upward.values
+            joint = None if upward is None else upward.joint
+            for some in at_once(model, n, rows.stop - rows.start):
+                points = result[some, rows]
+                drawn = points if points.is_contiguous() else torch.empty_like(points)
+                seed, cells = new_seed(model, generator), drawn.flatten(0, 1)
+                draw_points(model, joint, values, seed, leaves, cells, generator)
+                if drawn is not points:
+                    points.copy_(drawn)
+        return result
+
+    def _is_anything_known(self) -> bool:
+        """Whether any cell is observed; asked once, as a GPU has to be waited for."""
+        observed = self.evidence.observed
+        return observed is None or self.kept.once("known", lambda: bool(observed.any()))
 
     @torch.no_grad()
     def mode(self) -> Float[Tensor, "batch variables"]:

@@ -95,7 +95,13 @@ def parameter_versions(model: nn.Module) -> list[tuple[int, int]]:
 
     Tensors made in inference mode are not watched; whoever changes those asks for a new posterior.
     """
-    return [
-        (tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version)
-        for tensor in model.parameters()
-    ]
+    versions, rest = [], [model]
+    # Every question asks: ``model.parameters()`` takes several times as long in deep circuits.
+    while rest:
+        module = rest.pop()
+        for tensor in module._parameters.values():
+            if tensor is not None:
+                version = -1 if tensor.is_inference() else tensor._version
+                versions.append((tensor.data_ptr(), version))
+        rest += [child for child in module._modules.values() if child is not None]
+    return versions

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.batch import Batch
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned, WeightedLeaves, same_values
+from einet.inference.log_sums import LogSums
 from einet.kernels.memory import block_bytes, blocks
 from einet.layers import LeafLayer
 from einet.layers.leaf_events import event_pairs
@@ -42,7 +43,7 @@ def marginals(
     leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"], query: Batch
 ) -> Float[Tensor, "batch variables"]:
     """log p(x_d | e) of each variable at the query's values."""
-    total = _LogSums(leaf.num_variables, flow)
+    total = LogSums(leaf.num_variables, flow)
     for block in leaf.leaf_blocks:
         n, s = block.columns.shape
         K = block.stored.shape[0]
@@ -71,7 +72,7 @@ def _put_marginals_(
     logs: Float[Tensor, "batch variables"], leaves: WeightedLeaves, events: Events, query: Batch
 ) -> None:
     """Put those of variables with events in place: of densities that are truncated by them."""
-    total = _LogSums(leaves.leaf.num_variables, leaves.flow)
+    total = LogSums(leaves.leaf.num_variables, leaves.flow)
     every = slice(0, len(query))
     for pairs in event_pairs(leaves.leaf, events):
         filler = pairs.block.group.family.filler
@@ -83,34 +84,3 @@ def _put_marginals_(
     variables = list(events.all_variables)
     agree = events.log_weight(query.x, query.mask)
     logs[:, variables] = (total.log().T + agree)[:, variables]
-
-
-class _LogSums:
-    """Sums over the leaves of each variable of numbers given by their logs.
-
-    Kept as ``sums·exp(peaks)``, so that neither far too small nor far too large ones are lost.
-    """
-
-    def __init__(self, variables: int, flow: Float[Tensor, "leaf_nodes K batch"]) -> None:
-        shape, kind = (variables, flow.shape[-1]), torch.float64
-        # Peaks are finite always: the difference of two infinite ones would be NaN.
-        self._low = torch.finfo(kind).min
-        self._peaks = flow.new_full(shape, self._low, dtype=kind)
-        self._sums = flow.new_zeros(shape, dtype=kind)
-
-    def add_(
-        self,
-        variables: Int[Tensor, " pairs"],
-        piece: slice,
-        logs: Float[Tensor, "pairs samples"],
-    ) -> None:
-        """Add numbers to the sums of their variables, of which some may occur several times."""
-        peaks, sums = self._peaks[:, piece], self._sums[:, piece]
-        finite = logs.clamp(self._low, -self._low)
-        higher = peaks.scatter_reduce(0, variables.unsqueeze(1).expand_as(logs), finite, "amax")
-        sums *= (peaks - higher).exp()
-        sums.index_add_(0, variables, (logs - higher[variables]).exp())
-        peaks.copy_(higher)
-
-    def log(self) -> Float[Tensor, "variables batch"]:
-        return self._sums.log() + self._peaks

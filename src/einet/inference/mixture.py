@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -206,9 +206,12 @@ class MixturePosterior(Posterior):
             value = self.model.log_joint(Batch(point))
             events = self.evidence[part.rows].events
             if events is not None:
-                # Soft evidence has its say about points too; they obey events of other kinds.
+                # Soft evidence has its say about points too; in their intervals they lie anyway.
+                soft = replace(
+                    events, variables=(), lower=events.lower[:, :0], upper=events.upper[:, :0]
+                )
                 unknown = ~self.evidence.mask[part.rows]
-                value = value + events.log_weight(point, unknown).sum(1)
+                value = value + soft.log_weight(point, unknown).sum(1)
             better = value > best[part.rows]
             best[part.rows[better]] = value[better]
             result[part.rows[better]] = point[better]

@@ -6,13 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned, WeightedLeaves
-from einet.layers import LeafLayer
-from einet.layers.expectation import expectation
+from einet.layers import LeafBlock, LeafLayer
+from einet.layers.expectation import expectations
 from einet.layers.leaf_events import event_pairs
 
 __all__ = ["mean", "mean_and_variance", "variance"]
+
+#: Where moments of each variable are taken, and those of the densities of each block.
+Moments = tuple[Float[Tensor, " variables"], dict[LeafBlock, Float[Tensor, "2 K pairs"]]]
 
 
 @torch.no_grad()
@@ -45,6 +48,9 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
         of_einet, within = mean_and_variance(leaves.leaf, leaves.flow)
         if leaves.events is not None:
             _put_moments_(of_einet, within, leaves, leaves.events)
+        if leaves.alone:
+            mean[rows], variance[rows] = of_einet, within
+            continue
         before, after = weight[rows], weight[rows] + share
         away = of_einet - mean[rows]
         # The first has nothing to be away from, and the square of a huge mean is infinite.
@@ -63,8 +69,17 @@ def mean_and_variance(
     Moments are taken about a point in the middle of each variable's leaf means, so that nothing
     cancels for data far from the origin.
     """
-    means, variances, centre = {}, {}, {}
-    middle = flow.new_zeros(leaf.num_variables, dtype=torch.float64)
+    about, moments = _moments_of_leaves(leaf)
+    shift, second = expectations(leaf, flow, moments, 2)
+    variance = (second - shift**2).clamp_(min=0.0)
+    return (about.unsqueeze(-1) + shift).T, variance.T
+
+
+def _moments_of_leaves(leaf: LeafLayer) -> Moments:
+    """A number for each variable, and first and second moments about it of all leaf densities."""
+    means, variances = {}, {}
+    like = leaf.leaf_blocks[0].stored
+    middle = like.new_zeros(leaf.num_variables, dtype=torch.float64)
     count = torch.zeros_like(middle)
     for block in leaf.leaf_blocks:
         stored, family = block.stored.detach().double(), block.family
@@ -73,14 +88,11 @@ def mean_and_variance(
         middle.index_add_(0, variables, means[block].mean(0))
         count.index_add_(0, variables, torch.ones_like(variables, dtype=torch.float64))
     middle /= count
-    first, second = {}, {}
+    moments = {}
     for block in leaf.leaf_blocks:
-        centre = middle[block.group.variables[block.columns].reshape(-1)]
-        first[block] = means[block] - centre
-        second[block] = variances[block] + first[block] ** 2
-    shift = expectation(leaf, flow, first)
-    variance = (expectation(leaf, flow, second) - shift**2).clamp_(min=0.0)
-    return (middle.unsqueeze(-1) + shift).T, variance.T
+        first = means[block] - middle[block.group.variables[block.columns].reshape(-1)]
+        moments[block] = torch.stack([first, variances[block] + first**2])
+    return middle, moments
 
 
 def _put_moments_(
@@ -104,7 +116,11 @@ def _put_moments_(
         spread = torch.where(p > 0, spread, 0.0)
         first.index_add_(0, which, (p * away).sum(0))
         second.index_add_(0, which, (p * (spread + away.square())).sum(0))
-    mean[:, variables] = (centre + first).T
+    found = (centre + first).T
+    # Posterior probabilities of float32 do not add up to 1 exactly.
+    count = len(events.variables)
+    inside = torch.minimum(torch.maximum(found[:, :count], events.lower), events.upper)
+    mean[:, variables] = torch.cat([inside, found[:, count:]], 1)
     variance[:, variables] = (second - first.square()).clamp_(min=0.0).T
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from einet.inference.cdf import cdf
 from einet.inference.conditional import log_prob
 from einet.inference.conditioned import Conditioned
 from einet.inference.entropy import entropy
 from einet.inference.imputation import impute
+from einet.inference.information import mutual_information
 from einet.inference.marginals import log_marginals
 from einet.inference.moments import mean, variance
+from einet.inference.quantiles import interval, median, quantile
 from einet.inference.states import probabilities
 
 __all__ = ["Posterior"]
@@ -16,8 +19,10 @@ __all__ = ["Posterior"]
 class Posterior(Conditioned):
     """p(· | e) for a batch of evidence, one row each; made by ``model.given``.
 
-    All answers are exact, except :meth:`mode`. Rows with p(e) = 0 have no posterior: for them
-    :meth:`log_prob` is −∞, and every other query raises, naming them.
+    All answers are exact, except :meth:`mode`, and but for the integrals that :meth:`entropy` and
+    :meth:`mutual_information` of continuous variables are, which come with their error. Rows with
+    p(e) = 0 have no posterior: for them :meth:`log_prob` is −∞, and every other query raises,
+    naming them.
 
     **What is kept.** The first question makes one pass up the circuit, and the first expectation
     one down. Both serve all further questions: they are kept as long as the evidence fits one
@@ -38,5 +43,10 @@ class Posterior(Conditioned):
     variance = variance
     log_marginals = log_marginals
     probabilities = probabilities
+    cdf = cdf
+    quantile = quantile
+    interval = interval
+    median = median
     entropy = entropy
+    mutual_information = mutual_information
     impute = impute

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._memory import chunks
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.families import ExponentialFamily
 from einet.inference.conditioned import Conditioned, WeightedLeaves
 from einet.inference.distribution import Distribution

@@ -16,13 +16,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_ENTRIES", "Backend", "Precision", "backend", "fused"]
+__all__ = ["MOST_ENTRIES", "MOST_OUTER", "Backend", "Precision", "backend", "fused", "warn_of_size"]
 
 Backend = Literal["auto", "torch", "triton"]
 Precision = Literal["highest", "high", "medium"]
 
-#: The fused kernels keep all entries of a node in one tile, which bounds their number.
-MOST_ENTRIES = 256
+#: The fused kernels serve nodes of so many entries, leaves and sums alike.
+MOST_ENTRIES = 4096
+#: Sums over outer products have K³ weights each, and classes one root: fewer are served.
+MOST_OUTER = 256
 
 _chosen: ContextVar[Backend] = ContextVar("backend", default="auto")
 
@@ -51,6 +53,17 @@ def fused(like: Tensor) -> bool:
     if chosen == "auto":
         return like.is_cuda and _installed()
     return chosen == "triton"
+
+
+def warn_of_size(entries: int, classes: int) -> None:
+    """Say what it costs that a model on a GPU is too large for the fused kernels."""
+    warnings.warn(
+        f"nodes of {entries} entries and {classes} classes are more than the fused kernels serve "
+        f"({MOST_OUTER} entries with sums over outer products, {MOST_ENTRIES} with "
+        f"sums='linear', {MOST_OUTER} classes): einet uses its torch kernels, which take many "
+        "times as long on a GPU",
+        stacklevel=3,
+    )
 
 
 @cache

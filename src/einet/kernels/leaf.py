@@ -148,7 +148,9 @@ def centred_values(
     """The same by stored parameters (μ, σ²); None where a product of θ and T(x) is as good."""
     kernel = evidence.kernel
     assert isinstance(kernel, CentredKernel)
-    if kernel.is_mild(stored[..., 0], stored[..., 1], columns, evidence):
+    mild = kernel.is_mild(stored[..., 0], stored[..., 1], columns, evidence)
+    evidence.mild[columns.data_ptr()] = mild
+    if mild:
         return None
     pieces = kernel.by_differences(stored.double(), columns, evidence)
     return _with_missing(pieces, columns, evidence, if_missing)
@@ -186,9 +188,15 @@ def add_centred(
     sums: Float[Tensor, "K pairs S"],
     origin: Float[Tensor, "K pairs"],
     stored: Float[Tensor, "K pairs P"],
+    from_means: bool = False,
 ) -> None:
-    """The same with T(x) counted from an origin, for leaves whose kernel is centred."""
-    assert isinstance(evidence.kernel, CentredKernel)
-    evidence.kernel.add_centred(
-        flow, leaves, columns, evidence, total, sums, origin, stored.double()
-    )
+    """The same with T(x) counted from an origin, for leaves whose kernel is centred.
+
+    ``from_means`` says that the origin is the means of ``stored``, by which values were computed.
+    """
+    kernel = evidence.kernel
+    assert isinstance(kernel, CentredKernel)
+    mild = evidence.mild.get(columns.data_ptr()) if from_means else None
+    if mild is None:
+        mild = kernel.is_mild(origin, stored[..., 1], columns, evidence)
+    kernel.add_centred(flow, leaves, columns, evidence, total, sums, origin, mild)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
@@ -53,6 +53,8 @@ class Evidence:
     observed: Float[Tensor, "V batch"] | None
     #: The largest absolute value of each variable, where a kernel has asked for it.
     reach: Float[Tensor, " V"] | None = None
+    #: What a kernel has found out about blocks of leaves and these rows, by where columns lie.
+    mild: dict[int, bool] = field(default_factory=dict)
 
 
 class LeafKernel(ABC):

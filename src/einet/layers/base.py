@@ -6,15 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from einet.kernels.dispatch import MOST_ENTRIES
 from einet.kernels.nodes import Nodes
 from einet.kernels.update import Statistic
 from einet.layers.detour import Detour
+
+if TYPE_CHECKING:
+    from einet.layers.choices import Choices
 
 __all__ = ["Descent", "SumLayer", "Values", "Visits", "copied_lists", "copies"]
 
@@ -111,8 +115,12 @@ class SumLayer(nn.Module, ABC):
     start: int
     num_nodes: int
     num_outputs: int
+    #: The fused path serves layers with so many entries in a node.
+    most_entries: ClassVar[int] = MOST_ENTRIES
     #: Whether it has fused kernels of its own.
     has_fused: ClassVar[bool] = False
+    #: Whether it can draw by fused kernels too, in :meth:`choose`.
+    has_choices: ClassVar[bool] = False
     #: Whether the backward pass of the fused path needs the log-scales of what the layer read.
     needs_scales: bool = True
     #: Whether no layer above reads what this one does, and this one reads everything once.
@@ -211,6 +219,15 @@ class SumLayer(nn.Module, ABC):
     @abstractmethod
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         """Replace visits of this layer's nodes (numbered from 0) by visits of nodes it read."""
+
+    def choose(self, choices: Choices, values: Values | None) -> None:
+        """Draw the choices of the nodes it read, given its own: :meth:`descend` by fused kernels.
+
+        A node has one choice for each sample (:class:`~einet.layers.choices.Choices`), a posteriori
+        where there are ``values``. A layer without kernels of its own for that need not define it:
+        the whole circuit then goes down by :meth:`descend`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no kernels that draw")
 
     def align(self, share: float) -> None:
         """Move ``share`` of each sum's weight to its own entry of its children, k modulo theirs.

@@ -8,7 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from einet.kernels.dispatch import MOST_ENTRIES, Precision, fused
+from einet.kernels.dispatch import (
+    MOST_ENTRIES,
+    MOST_OUTER,
+    Precision,
+    fused,
+    warn_of_size,
+)
 from einet.kernels.nodes import Nodes
 from einet.kernels.streams import Beside
 from einet.kernels.update import Statistic, Step
@@ -109,6 +115,8 @@ class Circuit(nn.Module):
 
     def empty_values(self, batch: int, like: Tensor, maximise: bool = False) -> Values:
         """Uninitialised values for a batch; the leaves are to be written into the first nodes."""
+        if fused(like) and not self.fits_kernels:
+            warn_of_size(self.width, self.num_classes)
         return Values(
             Nodes.empty(self.num_body, self.width, batch, like),
             Nodes.empty(self.num_top, self.num_classes, batch, like),
@@ -119,7 +127,16 @@ class Circuit(nn.Module):
     @property
     def fits_kernels(self) -> bool:
         """Whether every layer is within what the fused kernels can do."""
-        return max(self.width, self.num_classes) <= MOST_ENTRIES
+        layers = self.sum_layers
+        inside = all(layer.num_outputs <= layer.most_entries for layer in layers)
+        # What lies below a sum over outer products is an operand of it.
+        least = min([MOST_ENTRIES, *(x.most_entries for x in layers if x.source == "body")])
+        return inside and self.num_classes <= MOST_OUTER and self.width <= least
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether every layer has fused kernels that draw: see :mod:`einet.layers.choices`."""
+        return all(layer.has_choices for layer in self.sum_layers)
 
     def propagate_(
         self, weights: list[Tensor], values: Values, maximise: bool = False
@@ -135,17 +152,15 @@ class Circuit(nn.Module):
     def fill_(self, weights: list[Tensor], values: Values, maximise: bool = False) -> None:
         """Fill ``values`` above the leaves."""
         layers = self.sum_layers
-        for part, tree in self._parts(values, maximise):
+        for part, tree in self.parts(values.fused and not maximise):
             if tree is None:
                 layers[part.start].propagate(weights[part.start], values, maximise)
             else:
                 tree.propagate(weights[part], values)
 
-    def _parts(
-        self, values: Values, maximise: bool = False
-    ) -> list[tuple[slice, LinearTree | None]]:
+    def parts(self, fused: bool) -> list[tuple[slice, LinearTree | None]]:
         """The layers, bottom up: one by one, or all of a tree where the fused kernels serve it."""
-        trees: list[LinearTree] = list(self.trees) if values.fused and not maximise else []  # type: ignore[arg-type]
+        trees: list[LinearTree] = list(self.trees) if fused else []  # type: ignore[arg-type]
         starts = {tree.slots.start: tree for tree in trees}
         parts: list[tuple[slice, LinearTree | None]] = []
         number = 0
@@ -207,7 +222,7 @@ class Circuit(nn.Module):
         if statistics is not None:
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
         layers = self.sum_layers
-        for part, tree in reversed(self._parts(values)):
+        for part, tree in reversed(self.parts(values.fused)):
             if tree is None:
                 at = part.start
                 rest = layers[at].backpropagate(weights[at], values, flow, each[at])

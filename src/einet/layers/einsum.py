@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet._memory import chunks
+from einet.kernels.dispatch import MOST_OUTER
 from einet.kernels.memory import NodeRows, spacing
 from einet.kernels.nodes import Nodes
 from einet.kernels.torch import einsum as kernel
@@ -22,6 +23,7 @@ from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
     from einet.kernels.triton.einsum import EinsumEdges
+    from einet.layers.choices import Choices
 
 __all__ = ["EinsumLayer"]
 
@@ -40,6 +42,8 @@ class EinsumLayer(ProductLayer):
         target: ``"body"``, or ``"top"`` for the root.
     """
 
+    most_entries: ClassVar[int] = MOST_OUTER
+    has_choices: ClassVar = True
     left: Int[Tensor, " L"]
     right: Int[Tensor, " L"]
     to_left: Int[Tensor, " L"]
@@ -163,6 +167,16 @@ class EinsumLayer(ProductLayer):
         if self.unary:
             return to_left
         return Visits.cat([to_left, Visits(right, descent.pick(of_j), visits.sample)])
+
+    def choose(self, choices: Choices, values: Values | None) -> None:
+        from einet.kernels.triton import inner_choices as triton
+
+        weight = self.weight.detach().contiguous()
+        v, above = (None if values is None else values.body.v), choices.space(self.target)
+        number = choices.number(self.target, self.start)
+        triton.choose_pair(
+            weight, v, self._edges(), above[self.slots], choices.body, choices.seed, number
+        )
 
     def align(self, share: float) -> None:
         k = torch.arange(self.num_outputs, device=self.weight.device)

@@ -12,7 +12,7 @@ from einet.data.batch import Batch
 from einet.kernels.memory import block_bytes, blocks
 from einet.layers.leaf import LeafBlock, LeafLayer
 
-__all__ = ["expectation", "input_gradient"]
+__all__ = ["expectation", "expectations", "input_gradient"]
 
 
 def expectation(
@@ -24,18 +24,32 @@ def expectation(
 
     Variables of blocks that are not in ``of`` get 0.
     """
-    total = flow.new_zeros(leaf.num_variables, flow.shape[-1], dtype=torch.float64)
+    return expectations(leaf, flow, {block: f.unsqueeze(0) for block, f in of.items()}, 1)[0]
+
+
+def expectations(
+    leaf: LeafLayer,
+    flow: Float[Tensor, "leaf_nodes K batch"],
+    of: Mapping[LeafBlock, Float[Tensor, "count K pairs"]],
+    count: int,
+) -> Float[Tensor, "count variables batch"]:
+    """The same for several numbers of each density, in one pass over their probabilities."""
+    shape = (count, leaf.num_variables, flow.shape[-1])
+    total = flow.new_zeros(shape, dtype=torch.float64)
     for block, numbers in of.items():
         n, s = block.columns.shape
-        K = numbers.shape[0]
-        factors = numbers.view(K, n, s).permute(1, 2, 0)
+        K = numbers.shape[1]
+        # One row for each number of each variable of a leaf.
+        factors = numbers.view(count, K, n, s).permute(2, 0, 3, 1).reshape(n, count * s, K)
         variables = block.group.variables[block.columns]
-        parts, pieces = blocks(n, flow.shape[-1], (K + s) * 8, 8 * block_bytes(flow.device))
+        size = (K + count * s) * 8
+        parts, pieces = blocks(n, flow.shape[-1], size, 8 * block_bytes(flow.device))
         for piece in pieces:
             for part in parts:
                 p = flow[block.leaves[part]][:, :, piece].double()
-                sums = torch.bmm(factors[part], p).flatten(0, 1)
-                total[:, piece].index_add_(0, variables[part].reshape(-1), sums)
+                sums = torch.bmm(factors[part], p).unflatten(1, (count, s))
+                sums = sums.transpose(0, 1).flatten(1, 2)
+                total[:, :, piece].index_add_(1, variables[part].reshape(-1), sums)
     return total
 
 

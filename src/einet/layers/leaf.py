@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from einet._memory import chunks
-from einet.data.events import Events
+from einet.data.batch_events import Events
 from einet.families import ExponentialFamily
+from einet.kernels.dispatch import MOST_ENTRIES
 from einet.kernels.dispatch import fused as use_fused
 from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_values, log_values
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out, Pieces
@@ -26,9 +27,6 @@ from einet.structures import RegionGraph
 __all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafPrior", "LeafStatistics"]
 
 AnyEvidence = Evidence | FusedEvidence
-
-# The fused kernels hold all entries of a leaf in one program.
-_MOST_FUSED = 1024
 
 
 class LeafLayer(nn.Module):
@@ -118,7 +116,7 @@ class LeafLayer(nn.Module):
         return [by_group[id(block.group)] for block in self.leaf_blocks]
 
     def _uses_fused(self) -> bool:
-        return self.num_entries <= _MOST_FUSED and use_fused(self.leaf_blocks[0].stored)
+        return self.num_entries <= MOST_ENTRIES and use_fused(self.leaf_blocks[0].stored)
 
     # -- values and statistics -----------------------------------------------------------------
 
@@ -248,6 +246,7 @@ class LeafLayer(nn.Module):
         out: Float[Tensor, "samples variables"],
         answer: str,
         events: Events | None = None,
+        blocks: Sequence[LeafBlock] | None = None,
         **options: Any,
     ) -> None:
         """Write a value of every visited leaf into ``out``: what this method of its family answers.
@@ -258,9 +257,10 @@ class LeafLayer(nn.Module):
             answer: ``"sample"``, ``"mean"`` or ``"mode"``.
             events: Those of the rows of evidence, of which sample s belongs to row s modulo their
                 number; values obey them.
+            blocks: The blocks of leaves to look at; all of them by default.
             options: What else the method is to be given.
         """
-        for block in self.leaf_blocks:
+        for block in self.leaf_blocks if blocks is None else blocks:
             n, s = block.columns.shape
             local = torch.full((self.num_nodes,), -1, device=out.device)
             local[block.leaves] = torch.arange(n, device=out.device)
@@ -284,7 +284,8 @@ def _add_statistics(
     block: LeafBlock, data: AnyEvidence, flow: Tensor, statistic: LeafStatistics
 ) -> None:
     total, sums, origin = statistic.total, statistic.sums, statistic.origin
-    if origin is not None and statistic.empty:
+    from_means = origin is not None and statistic.empty
+    if origin is not None and from_means:
         # Nothing was counted yet, from wherever: from here on it is from the present means.
         origin.copy_(block.stored.detach()[..., 0])
     statistic.empty = False
@@ -294,7 +295,7 @@ def _add_statistics(
         triton.add_statistics(block.pairs_from(origin), data, flow, total, sums)
     elif origin is not None:
         stored = block.stored.detach()
-        add_centred(flow, block.rows, block.columns, data, total, sums, origin, stored)
+        add_centred(flow, block.rows, block.columns, data, total, sums, origin, stored, from_means)
     else:
         add_statistics(flow, block.rows, block.columns, data, total, sums)
 

@@ -71,6 +71,11 @@ class FamilyGroup(nn.Module):
         return self._family.with_hyperparameters(values)
 
     @property
+    def kind(self) -> type[ExponentialFamily]:
+        """The class of the family."""
+        return type(self._family)
+
+    @property
     def is_centred(self) -> bool:
         """Whether the kernel of its family is centred."""
         return torch_kernel(self._family.kernel).centred
@@ -272,7 +277,7 @@ class LeafBlock(nn.Module):
 
     def extra_repr(self) -> str:
         n, s = self.columns.shape
-        return f"{type(self.group._family).__name__}, leaves={n}, variables={s}"
+        return f"{self.group.kind.__name__}, leaves={n}, variables={s}"
 
 
 def grouped(

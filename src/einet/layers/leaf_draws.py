@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.data.events import Events, StateColumn
+from einet.data.batch_events import Events, StateColumn
 from einet.families import ExponentialFamily
 from einet.families.arithmetic import clipped
 from einet.layers.leaf_block import LeafBlock
@@ -36,11 +36,8 @@ def answer_events_(
     """
     columns = block.columns[leaf]
     variables = block.group.variables[columns]
-    place = torch.full((int(block.group.variables.max()) + 1,), -1, device=leaf.device)
-    for number, variable in enumerate(events.variables):
-        if variable < len(place):
-            place[variable] = number
-    number = place[variables]
+    named = torch.tensor(events.variables, dtype=torch.long, device=leaf.device)
+    number = _places(variables, named)
     kinds: list[tuple[Tensor, StateColumn | None]] = [(number >= 0, None)]
     kinds += [(variables == column.variable, column) for column in events.states]
     for asked, column in kinds:
@@ -64,6 +61,17 @@ def answer_events_(
         else:
             found = family.mode_between(*bounds, stored)
         values[visit, position] = clipped(found, *bounds, values.dtype)
+
+
+def _places(
+    variables: Int[Tensor, "visits s"], named: Int[Tensor, " intervals"]
+) -> Int[Tensor, "visits s"]:
+    """Where each variable is among those that are named; −1 for others."""
+    if not len(named):
+        return torch.full_like(variables, -1)
+    order = named.argsort()
+    place = torch.searchsorted(named[order], variables).clamp(max=len(named) - 1)
+    return torch.where(named[order][place] == variables, order[place], -1)
 
 
 def _of_states(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.families import ExponentialFamily
-from einet.families.centring import counted_from, refitted, seen_from
+from einet.families.centring import counted_from, moved, seen_from
 
 __all__ = ["LeafStatistics", "next_parameters"]
 
@@ -71,22 +71,19 @@ def next_parameters(
         step_size: How far to go; 1 is all the way.
     """
     total, origin = statistic.total.unsqueeze(-1), statistic.origin
-    before = _seen(old.double(), origin)
-    reached = total > 0
-    phi = family.phi_of(before)
-    phi = torch.where(reached, torch.lerp(phi, statistic.sums / total, step_size), phi)
-    new = family.store(phi)
+    keep = total > 0
     if origin is None:
-        new = family.rounded(family.project(new), old.dtype)
+        phi = family.phi_of(old.double())
+        phi = torch.where(keep, torch.lerp(phi, statistic.sums / total, step_size), phi)
+        new = family.project(family.store(phi))
     else:
-        # Rounded first, as the best variance is the one about the mean that is kept.
-        new = family.project(seen_from(new, -origin)).to(old.dtype).double()
-        new = family.rounded(family.project(refitted(new, phi, origin)), old.dtype)
-    keep = reached
+        new = family.project(moved(old, statistic.total, statistic.sums, origin, step_size))
+    new = family.rounded(new, old.dtype)
     if not isinstance(step_size, Tensor) and step_size == 1:
-        keep = reached & ~_falls(family, before, _seen(new.double(), origin), statistic)
+        before, after = (_seen(each.double(), origin) for each in (old, new))
+        keep = keep & ~_falls(family, before, after, statistic)
     # On a GPU it is cheaper to choose everywhere than to wait for an answer.
-    if not keep.is_cuda and bool(keep.all()):
+    if keep.device.type == "cpu" and bool(keep.all()):
         return new
     return torch.where(keep, new, old)
 
@@ -102,7 +99,7 @@ def _falls(
     first, second = (_objective(family, parameters, statistic) for parameters in (before, after))
     lower = ~(second >= first) & first.isfinite()
     # Mostly there is none, and then nobody need know how exact that is.
-    if not lower.is_cuda and not bool(lower.any()):
+    if lower.device.type == "cpu" and not bool(lower.any()):
         return lower.unsqueeze(-1)
     error = sum(
         _objective(family, parameters, statistic, of_terms=True) for parameters in (before, after)

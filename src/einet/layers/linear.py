@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +23,7 @@ from einet.layers.product import ProductLayer
 
 if TYPE_CHECKING:
     from einet.kernels.triton.linear import LinearEdges
+    from einet.layers.choices import Choices
 
 __all__ = ["LinearLayer"]
 
@@ -41,6 +42,7 @@ class LinearLayer(ProductLayer):
         target: ``"body"``, or ``"top"`` for the root.
     """
 
+    has_choices: ClassVar = True
     children_index: Int[Tensor, " edges"]
     counts: Int[Tensor, " L"]
     ends: Int[Tensor, " L_1"]
@@ -165,6 +167,16 @@ class LinearLayer(ProductLayer):
             kernel.multiply_(product, exponent, torch.where(here, factor, 1.0))
         kernel.scale_down_(product, exponent)
         return weight * product
+
+    def choose(self, choices: Choices, values: Values | None) -> None:
+        from einet.kernels.triton import linear_choices as triton
+
+        weight = self.weight.detach().contiguous()
+        v, above = (None if values is None else values.body.v), choices.space(self.target)
+        number = choices.number(self.target, self.start)
+        triton.choose(
+            weight, v, self._edges(), above[self.slots], choices.body, choices.seed, number
+        )
 
     def align(self, share: float) -> None:
         k = torch.arange(self.num_outputs, device=self.weight.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,9 @@ from einet.kernels.torch import mixing as kernel
 from einet.kernels.update import Statistic, Step, collector
 from einet.layers.base import Descent, SumLayer, Values, Visits, copied_lists
 from einet.layers.parameter import CanonicalParameter
+
+if TYPE_CHECKING:
+    from einet.layers.choices import Choices
 
 __all__ = ["MixingLayer"]
 
@@ -36,6 +39,7 @@ class MixingLayer(SumLayer):
     counts: Int[Tensor, " regions"]
     ends: Int[Tensor, " regions_1"]
     has_fused: ClassVar = True
+    has_choices: ClassVar = True
     first = True
 
     def __init__(
@@ -128,6 +132,17 @@ class MixingLayer(SumLayer):
             options = options * scales * nodes.v[children, visits.k.unsqueeze(1), row]
         chosen = descent.pick(torch.where(real, options, 0)).unsqueeze(1)
         return Visits(children.gather(1, chosen).squeeze(1), visits.k, visits.sample)
+
+    def choose(self, choices: Choices, values: Values | None) -> None:
+        from einet.kernels.triton import inner_choices as triton
+
+        weight, space = self.weight.detach().contiguous(), choices.space(self.source)
+        nodes = None if values is None else values.space(self.source)
+        number = choices.number(self.target, self.start)
+        triton.choose_component(
+            weight, nodes, self.children_index, self.ends, space[self.slots], space, choices.seed,
+            number,
+        )  # fmt: skip
 
     def _padded(self) -> tuple[Int[Tensor, "regions C"], Float[Tensor, "regions C K"]]:
         """Children and weights of each region, padded with −1 and 0 to the largest count."""

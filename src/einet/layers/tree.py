@@ -16,9 +16,12 @@ from einet.layers.linear import LinearLayer
 if TYPE_CHECKING:
     # Triton may not be installed.
     from einet.kernels.triton.tree_parts import TreeEdges, Weights
+    from einet.layers.choices import Choices
 
 __all__ = ["LinearTree", "find_trees"]
 
+#: Sums of more entries are wide: see :mod:`einet.kernels.triton.wide_tree`.
+MOST_NARROW = 64
 # A single layer has its own kernels, which serve it as well.
 _FEWEST_LAYERS = 2
 
@@ -44,7 +47,7 @@ def _joins(first: SumLayer, layer: SumLayer, read: set[int]) -> bool:
         return False
     sizes = (layer.num_inputs, layer.num_outputs, layer.target)
     # What some other layer has written gradients for is not this one's alone.
-    return sizes == (first.num_inputs, first.num_outputs, "body") and (
+    return sizes == (first.num_outputs, first.num_outputs, "body") and (
         layer.first and read.isdisjoint(layer.sources())
     )
 
@@ -63,6 +66,7 @@ class LinearTree(nn.Module):
     ends: Tensor
     parents: Tensor
     order: Tensor
+    tops: Tensor
 
     def __init__(self, layers: Sequence[LinearLayer], begin: int) -> None:
         super().__init__()
@@ -90,10 +94,13 @@ class LinearTree(nn.Module):
             "parents": torch.tensor(parents),
             "order": torch.tensor(order),
         }
+        plan["tops"] = torch.tensor([row for row, parent in enumerate(parents) if parent < 0])
         for name, numbers in plan.items():
             self.register_buffer(name, numbers, persistent=False)
         self._at_once = 2 if len(self.children_index) <= 2.5 * len(lists) else 4
+        self._parent_list = tuple(parents)
         self._places: dict[tuple[int, ...], Tensor] = {}
+        self._orders: dict[tuple, Tensor] = {}
 
     def _edges(self) -> TreeEdges:
         from einet.kernels.triton.tree_parts import TreeEdges
@@ -101,6 +108,7 @@ class LinearTree(nn.Module):
         return TreeEdges(
             self.children_index, self.ends, self.parents, self.order,
             self.first_sum, self.num_leaf_nodes, self._at_once,
+            self.tops, self._parent_list, self._orders,
         )  # fmt: skip
 
     def _weights(self, tensors: list[Tensor]) -> Weights:
@@ -123,16 +131,28 @@ class LinearTree(nn.Module):
             if len(self._places) >= 4:
                 self._places = {}
             self._places[key] = offsets
-        return Weights(base, offsets, self.num_outputs, self.num_inputs, tensors)
+        aligned = size % 16 == 0 and all(at % 64 == 0 for at in key)
+        return Weights(base, offsets, self.num_outputs, self.num_inputs, tensors, aligned)
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether sums have so many entries that products of matrices take most of the time."""
+        return max(self.num_inputs, self.num_outputs) > MOST_NARROW
 
     def propagate(self, weights: list[Tensor], values: Values) -> None:
         """Compute the nodes of all layers by the fused kernels."""
-        from einet.kernels.triton import tree
+        from einet.kernels.triton import tree, wide_parts, wide_tree
 
         own = self._weights([weight.contiguous() for weight in weights])
-        edges, nodes = self._edges(), values.body
-        products = values.kept[self] = tree.empty_products(own, edges, nodes)
-        tree.forward(own, nodes, edges, products, values.precision)
+        edges, nodes, precision = self._edges(), values.body, values.precision
+        if self._is_wide:
+            sizes = (len(edges), self.num_inputs, nodes.v.shape[-1])
+            wide = wide_parts.WideProducts.empty(*sizes, nodes.v, precision)
+            values.kept[self] = wide
+            wide_tree.forward(own, nodes, edges, wide, precision)
+        else:
+            products = values.kept[self] = tree.empty_products(own, edges, nodes)
+            tree.forward(own, nodes, edges, products, precision)
 
     def backpropagate(
         self,
@@ -145,19 +165,32 @@ class LinearTree(nn.Module):
 
         What is returned takes the statistics of weights; nothing below need wait for it.
         """
-        from einet.kernels.triton import tree, tree_weights
-
         own, edges = self._weights([weight.contiguous() for weight in weights]), self._edges()
-        products, precision = values.kept[self], values.precision
-        tree.backward(own, values.body, edges, products, flow, precision)
+        products, nodes, precision = values.kept[self], values.body, values.precision
+        if self._is_wide:
+            from einet.kernels.triton import wide_parts, wide_tree, wide_weights
+
+            gradients = wide_parts.Gradients.of_top(flow, nodes, edges, self.num_outputs, precision)
+            wide_tree.backward(own, nodes, edges, products, gradients, flow, precision)
+            step: Callable[..., None] = partial(wide_weights.step, own, products, gradients)
+            add: Callable[..., None] = partial(wide_weights.statistics, products, gradients)
+        else:
+            from einet.kernels.triton import tree, tree_weights
+
+            tree.backward(own, nodes, edges, products, flow, precision)
+            step = partial(tree_weights.step, own, nodes, edges, products, flow)
+            add = partial(tree_weights.statistics, nodes, edges, products, flow)
         first = statistics[0]
         if first is None:
             return None
         if isinstance(first, Step):
-            base = weights[0]
-            size, pseudo = first.on(base), first.pseudo_on(base)
-            return partial(
-                tree_weights.step, own, values.body, edges, products, flow, size, precision, pseudo
-            )
-        into = self._weights(statistics)  # type: ignore[arg-type]
-        return partial(tree_weights.statistics, into, values.body, edges, products, flow, precision)
+            return partial(step, first.on(weights[0]), precision, first.pseudo_on(weights[0]))
+        return partial(add, self._weights(statistics), precision)  # type: ignore[arg-type]
+
+    def choose(self, weights: list[Tensor], choices: Choices, values: Values | None) -> None:
+        """Draw the choices of all nodes below the topmost sums, in one launch."""
+        from einet.kernels.triton import linear_choices
+
+        own = self._weights([weight.contiguous() for weight in weights])
+        v = None if values is None else values.body.v
+        linear_choices.choose_tree(own, v, self._edges(), choices.body, choices.seed)

@@ -27,7 +27,7 @@ from einet.inference.einet import EinetDistribution
 from einet.kernels.dispatch import Precision
 from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_dtype, check_families, check_room, check_sums, steep_leaves
-from einet.layers.leaf_events import check_events
+from einet.layers.event_checks import check_events
 from einet.layers.parameter import CanonicalParameter, OnPaper, canonicalize
 from einet.models.base import Model
 from einet.models.record import common_dtype

@@ -20,7 +20,7 @@ from einet.engine.statistics import MixtureStatistics, Statistics
 from einet.engine.tracing import eagerly, is_traced
 from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
-from einet.layers.leaf_events import check_events
+from einet.layers.event_checks import check_events
 from einet.layers.parameter import CanonicalParameter
 from einet.models.base import Model
 from einet.models.record import common_dtype

@@ -9,6 +9,7 @@ from einet.structures.checks import StructureError
 from einet.structures.chow_liu import chow_liu
 from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import Partition, RegionGraph
+from einet.structures.levels import equal_frequency
 from einet.structures.mutual_information import mutual_information
 from einet.structures.poon_domingos import poon_domingos
 from einet.structures.random_trees import random_trees
@@ -19,6 +20,7 @@ __all__ = [
     "RegionGraphBuilder",
     "StructureError",
     "chow_liu",
+    "equal_frequency",
     "gaussian_information",
     "mutual_information",
     "poon_domingos",

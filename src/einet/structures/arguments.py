@@ -49,6 +49,7 @@ def as_rows(data: Any, observed: Any, weights: Any) -> Batch:
     """Data to learn a structure from, with any number of columns; missing cells are 0."""
     options = {"name": "data", "allow_empty": False}
     batch = as_batch(data, None, observed, weights=weights, **options)
-    if batch.observed is None:
-        return batch
+    # Data on a GPU come with a mask before anybody looked at it; without one there is less to do.
+    if batch.observed is None or bool(batch.observed.all()):
+        return replace(batch, observed=None)
     return replace(batch, x=torch.where(batch.observed, batch.x, 0))

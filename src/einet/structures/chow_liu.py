@@ -14,14 +14,15 @@ from einet.data.batch import Batch
 from einet.structures.arguments import as_rows, check_size
 from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import RegionGraph
+from einet.structures.levels import as_levels
 from einet.structures.mutual_information import as_discrete, mutual_information
 
 __all__ = ["add_tree", "central_root", "chow_liu", "maximum_spanning_tree"]
 
-#: How data are checked, and information is estimated.
+#: How information is estimated.
 _ESTIMATES = {
-    "discrete": (as_discrete, mutual_information),
-    "gaussian": (as_rows, gaussian_information),
+    "discrete": mutual_information,
+    "gaussian": gaussian_information,
 }
 
 
@@ -31,6 +32,7 @@ def chow_liu(
     *,
     weights: Any = None,
     information: str = "discrete",
+    levels: int | str | None = "auto",
     smoothing: float = 1.0,
     trees: int = 1,
     seed: int = 0,
@@ -54,8 +56,15 @@ def chow_liu(
         weights: How often each row counts; once by default.
         information: How mutual information is estimated. ``"discrete"``: from the counts of pairs
             of states, of data that are whole numbers from 0 to at most 255
-            (:func:`~einet.structures.mutual_information`). ``"gaussian"``: from correlations, of
-            numbers of any kind (:func:`~einet.structures.gaussian_information`).
+            (:func:`~einet.structures.mutual_information`), or of their levels. ``"gaussian"``: from
+            correlations, of numbers of any kind
+            (:func:`~einet.structures.gaussian_information`).
+        levels: Of discrete data, the most states of a variable that pairs are compared by. Of more
+            states neighbouring ones are counted as one, in levels of about equal frequency: a table
+            of 256 × 256 states needs far more rows than most data have, and more time. As many
+            levels as the rows can tell apart by default (64 rows to each cell of the table of a
+            pair, but at least 16); None for all states. With a number, data may be numbers of any
+            kind. Only the tree depends on it, not what a model of it sees.
         smoothing: The pseudo-count of each pair: spread evenly over its states, or so many rows in
             which they are independent; at least 0.
         trees: The number of trees, mixed at the root. The first is that of the data, all others
@@ -78,8 +87,13 @@ def chow_liu(
     trees = as_int("trees", trees, minimum=1)
     seed = as_seed(seed)
     check_choice("information", information, list(_ESTIMATES))
-    check, estimate = _ESTIMATES[information]
-    batch = check(data, observed, weights)
+    if information == "discrete":
+        batch = as_discrete(data, observed, weights, levels)
+    else:
+        if as_levels(levels) != "auto":
+            raise ValueError(f'levels must be "auto" with information="gaussian", got {levels}')
+        batch = as_rows(data, observed, weights)
+    estimate = _ESTIMATES[information]
     num_variables = batch.x.shape[1]
     if num_variables == 1 and trees > 1:
         raise ValueError(f"trees must be 1 for a single variable, got {trees}")

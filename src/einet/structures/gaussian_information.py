@@ -18,6 +18,8 @@ __all__ = ["gaussian_information"]
 
 # Of ρ²: a variable that determines another would tell infinitely much about it.
 _MOST = 1 - 1e-12
+# Variables whose products with all later ones are made together; half of the matrix is enough.
+_STRIPE = 512
 # What is left of squares after subtracting their mean is rounding below this share of them.
 _ROUNDING = 1e-14
 
@@ -90,16 +92,18 @@ def _deviations(
     if batch.observed is None:
         for x, weight in _blocks(batch):
             x = x - mean
-            products += (weight * x).T @ x
+            _add_upper(products, weight * x, x)
+        products = _mirrored(products)
         return products, products.diagonal().unsqueeze(1).expand(shape).contiguous()
     squares, sums, counts = (torch.zeros_like(products) for _ in range(3))
     for x, weight in _blocks(batch):
         known = (weight > 0).double()
         x = (x - mean) * known
-        products += (weight * x).T @ x
+        _add_upper(products, weight * x, x)
+        _add_upper(counts, weight, known)
         squares += (weight * x.square()).T @ known
         sums += (weight * x).T @ known
-        counts += weight.T @ known
+    products, counts = _mirrored(products), _mirrored(counts)
     counts = torch.where(counts > 0, counts, 1.0)
     # Means over the common rows of a pair are not those over all rows.
     about_means = squares - sums.square() / counts
@@ -107,11 +111,31 @@ def _deviations(
     return products - sums * sums.T / counts, torch.where(varies, about_means, 0.0)
 
 
+def _add_upper(
+    total: Float[Tensor, "variables variables"],
+    left: Float[Tensor, "rows variables"],
+    right: Float[Tensor, "rows variables"],
+) -> None:
+    """Add the product leftᵀ · right, which is symmetric: above the diagonal, and some below it."""
+    for start in range(0, len(total), _STRIPE):
+        stripe = slice(start, start + _STRIPE)
+        total[stripe, start:] += left[:, stripe].T @ right[:, start:]
+
+
+def _mirrored(upper: Float[Tensor, "variables variables"]) -> Float[Tensor, "variables variables"]:
+    return upper.triu() + upper.triu(1).T
+
+
 def _blocks(batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cells and their weights, some rows at a time; the weight of a missing cell is 0."""
-    for rows in chunks(len(batch), "information", 8 * batch.x.shape[1]):
+    """Cells and their weights, some rows at a time; the weight of a missing cell is 0.
+
+    Where nothing is missing, all cells of a row share its weight.
+    """
+    for rows in chunks(len(batch), "information", 8 * batch.x.shape[1], batch.x.device):
         part = batch[rows]
-        weight = part.mask.double()
+        weight = torch.ones(len(part), 1, dtype=torch.float64, device=part.x.device)
+        if part.observed is not None:
+            weight = part.observed.double()
         if part.weights is not None:
             weight *= part.weights.double().unsqueeze(1)
         yield part.x.double(), weight

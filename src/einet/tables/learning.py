@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 
 from einet._checks import as_int, as_seed
+from einet.engine.initialize_clusters import initialize_from_clusters
+from einet.families import Categorical
 from einet.learning.em import StochasticEM
 from einet.learning.fit import fit
 from einet.learning.gradient import Gradient
@@ -101,17 +103,21 @@ def learn(
     )
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.to(device)
     train, valid = split(len(z), recipe.validation, seed)
     rows = torch.from_numpy(z)
     some = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    model.initialize(rows[train[some[:_FIRST_ROWS]]], seed=seed)
+    first = rows[train[some[:_FIRST_ROWS]]]
+    # From random weights latent variables of neighbours would settle on different meanings.
+    generator = torch.Generator().manual_seed(seed)
+    by = torch.from_numpy(features_of(table, first.numpy()))
+    initialize_from_clusters(model, model.as_batch(first, device=None), generator, by)
+    model.initialized = True
     known = None if labels is None else torch.from_numpy(labels)
     # One row for the weights of each sum, and half a row for each leaf: none is ever 0.
     prior = Prior(sums=1.0, leaves=0.5)
     optimizer = StochasticEM(cosine(0.5, 0.02), prior)
     history = fit(
-        model, rows[train], rows[valid] if len(valid) else None,
+        model, rows[train], rows[valid] if len(valid) else None, device=device,
         labels=None if known is None else known[train],
         valid_labels=None if known is None or not len(valid) else known[valid],
         epochs=recipe.epochs, batch_size=recipe.batch_size, optimizer=optimizer,
@@ -162,6 +168,30 @@ def refine(
     if not quality() > at_first:
         model.load_state_dict(before)
     return history
+
+
+def features_of(
+    table: Table, z: Float[np.ndarray, "rows variables"]
+) -> Float[np.ndarray, "rows features"]:
+    """Rows as numbers whose distances mean something: every column has a variance of 1 in all.
+
+    Numbers are taken as they are, categories as one feature for each of them. What is missing is
+    at the mean.
+    """
+    parts = []
+    for variable, family in enumerate(table.families()):
+        values = z[:, variable]
+        known = ~np.isnan(values)
+        if isinstance(family, Categorical):
+            states = np.arange(int(family.num_categories))
+            part = (values[:, None] == states).astype(np.float64)
+        else:
+            part = np.where(known, values, 0.0)[:, None]
+        part[known] -= part[known].mean(0) if known.any() else 0.0
+        part[~known] = 0.0
+        variance = part.var(0).sum()
+        parts.append(part / np.sqrt(variance) if variance > 0 else part)
+    return np.concatenate(parts, 1)
 
 
 def split(

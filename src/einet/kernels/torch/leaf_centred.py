@@ -93,7 +93,7 @@ class CentredKernel(ProductKernel):
         total: Float[Tensor, "K pairs"],
         sums: Float[Tensor, "K pairs 2"],
         origin: Float[Tensor, "K pairs"],
-        stored: Float[Tensor, "K pairs 2"],
+        mild: bool,
     ) -> None:
         """Like ``add_statistics``, with Σ p_L (z − o) and Σ p_L (z − o)² for an origin o of each.
 
@@ -101,9 +101,9 @@ class CentredKernel(ProductKernel):
             flow, leaves, columns, evidence, total: As there.
             sums: What to add to.
             origin: o.
-            stored: Parameters: sums are to have the digits that variances like these need.
+            mild: Whether sums counted from 0 have the digits that the variances need.
         """
-        if self.is_mild(origin, stored[..., 1], columns, evidence):
+        if mild:
             count, raw = torch.zeros_like(total), torch.zeros_like(sums)
             self.add_statistics(flow, leaves, columns, evidence, count, raw)
             total += count

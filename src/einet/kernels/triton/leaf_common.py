@@ -29,6 +29,8 @@ __all__ = [
 ENOUGH = 512
 # Variables of a leaf that are worth a program of their own.
 _FEWEST_VARIABLES = 32
+# Cells of a tile that fit in the registers of a program.
+_MOST_CELLS = 1 << 14
 # Terms that are added in float32 before their sum is added in float64.
 _CHUNK = 4
 
@@ -55,6 +57,7 @@ def forward_tile(n: int, s: int, K: int, batch: int) -> dict[str, int]:
     """
     entries = power_of_2(K)
     columns = 16 if s > 1 else max(16, min(128, 2048 // entries))
+    columns = min(columns, max(1, _MOST_CELLS // entries))
     cells = entries * columns
     warps = max(1, min(8, cells // 1024))
     while warps < 8 and cells // (32 * warps) > 4 and n * cdiv(batch, columns) < ENOUGH:

@@ -32,6 +32,9 @@ _NEVER = tl.constexpr(-(1 << 30))
 _LOG_2 = tl.constexpr(0.6931471805599453)
 # Gradients stay below the largest float32.
 _HUGE = tl.constexpr(1e38)
+# Sums of more outputs are made in parts and not divided by their maximum, which no part knows. As
+# weights are bounded below, the largest is never tiny.
+_MOST_DIVIDED = 256
 
 
 @dataclass
@@ -110,7 +113,8 @@ def forward(
     num, outputs, inputs = weight.shape
     batch = nodes.v.shape[-1]
     tiles = _forward_tiles(num, outputs, inputs, batch)
-    _forward[(num * triton.cdiv(batch, tiles["B_BLOCK"]),)](
+    parts = triton.cdiv(outputs, tiles["K"])
+    _forward[(num * triton.cdiv(batch, tiles["B_BLOCK"]) * parts,)](
         weight, nodes.v, nodes.m, edges.children, edges.ends, out.v, out.m, out.peak, largest,
         batch, nodes.v.stride(0), nodes.v.stride(1), out.v.stride(0), out.v.stride(1),
         inputs, outputs, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision], **tiles,
@@ -130,7 +134,7 @@ def _forward_tiles(num: int, outputs: int, inputs: int, batch: int) -> dict:
         return {"K": K, "I_BLOCK": I, "B_BLOCK": 32 if few else 64, "num_warps": 4}
     if K <= 128 and num * triton.cdiv(batch, 32) >= 256:
         return {"K": K, "I_BLOCK": min(I, 32), "B_BLOCK": 32, "num_warps": 4}
-    return {"K": K, "I_BLOCK": min(I, 64), "B_BLOCK": 32, "num_warps": 8}
+    return {"K": min(K, _MOST_DIVIDED), "I_BLOCK": min(I, 64), "B_BLOCK": 32, "num_warps": 8}
 
 
 @triton.jit
@@ -141,11 +145,13 @@ def _forward(
     K: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(B, B_BLOCK)
-    row = (tl.program_id(0) // blocks).to(tl.int64)
-    b = (tl.program_id(0) % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
+    parts: tl.constexpr = (num_outputs + K - 1) // K
+    part, program = tl.program_id(0) % parts, tl.program_id(0) // parts
+    row = (program // blocks).to(tl.int64)
+    b = (program % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
     inside = b < B
     first, last = tl.load(ends + row), tl.load(ends + row + 1)
-    k = tl.arange(0, K)[:, None]
+    k = part * K + tl.arange(0, K)[:, None]
     weight += row * (num_outputs * num_inputs)
     sums = tl.zeros([K, B_BLOCK], tl.float32)
     largest = tl.full([1, B_BLOCK], _NEVER, tl.int32)
@@ -162,13 +168,20 @@ def _forward(
         zero = tl.zeros([K, B_BLOCK], tl.float32)
         more = dot(w, scaled(p, e, largest), zero, PRECISION)
         sums = sums * power(before - largest) + more if num_inputs > I_BLOCK else more
-    peak = tl.max(sums, 0, keep_dims=True)
+    if parts == 1:
+        peak = tl.max(sums, 0, keep_dims=True)
+        sums = sums / tl.maximum(peak, TINY)
+    else:
+        # No program sees all sums of a node.
+        peak = tl.where(largest > _NEVER, 1.0, 0.0)
     out_at = (out_v + row * out_node) + (k * out_k + b)
-    tl.store(out_at, sums / tl.maximum(peak, TINY), mask=(k < num_outputs) & inside)
+    tl.store(out_at, sums, mask=(k < num_outputs) & inside)
+    if part > 0:
+        return
     tl.store(out_peak + row * B + b, peak, mask=inside)
     tl.store(out_largest + row * B + b, largest, mask=inside)
     # One sample for each thread of a warp, rather than those of its part of the sums.
-    at = (tl.program_id(0) % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)
+    at = (program % blocks) * B_BLOCK + tl.arange(0, B_BLOCK)
     scale = tl.zeros([B_BLOCK], tl.float64)
     for edge in range(first, last):
         scale += tl.load(m + tl.load(children + edge) * B + at, mask=at < B, other=0.0)

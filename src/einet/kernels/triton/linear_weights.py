@@ -66,27 +66,31 @@ def _reduce(
     num, outputs, inputs = weight.shape
     batch = nodes.v.shape[-1]
     tiles = _reduce_tiles(outputs, inputs)
-    programs = num * triton.cdiv(outputs, tiles["K_BLOCK"])
+    across = triton.cdiv(inputs, tiles["ENTRIES"])
+    programs = num * triton.cdiv(outputs, tiles["K_BLOCK"]) * across
     blocks = triton.cdiv(batch, tiles["B_BLOCK"])
     parts = min(blocks, triton.cdiv(_ENOUGH, programs))
     samples = triton.cdiv(blocks, parts) * tiles["B_BLOCK"]
     parts = triton.cdiv(batch, samples)
-    partial = weight if parts == 1 else weight.new_empty(parts, num, outputs, inputs)
+    # A program that does not see all entries of a sum cannot change its weights.
+    adds_up = parts * across > 1
+    partial = weight.new_empty(parts, num, outputs, inputs) if adds_up else weight
     sizes = peak if step_size is None else step_size, peak if pseudo is None else pseudo
     options = {"STEP": step_size is not None, "PRIOR": pseudo is not None}
     _statistics[(programs, parts)](
         weight, partial, nodes.v, edges.children, edges.ends, gradient, peak, largest, *sizes,
         batch, samples, weight.numel(), nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), inputs, outputs, RELATIVE_FLOOR / inputs,
-        PARTS=parts > 1, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision],
+        PARTS=adds_up, AT_ONCE=edges.at_once, PRECISION=PRECISIONS[precision],
         **options, **tiles,
     )  # fmt: skip
-    if parts > 1:
-        rows = max(1, 1024 // tiles["ENTRIES"])
+    if adds_up:
+        entries = padded(inputs)
+        rows = max(1, 1024 // entries)
         _add_up[(triton.cdiv(num * outputs, rows),)](
             weight, partial, *sizes, parts, weight.numel(), num * outputs, inputs,
             RELATIVE_FLOOR / inputs,
-            ROWS=rows, ENTRIES=tiles["ENTRIES"], num_warps=4, **options,
+            ROWS=rows, ENTRIES=entries, num_warps=4, **options,
         )  # fmt: skip
 
 
@@ -99,7 +103,7 @@ def _reduce_tiles(outputs: int, inputs: int) -> dict:
     if I <= 128:
         return {"K_BLOCK": min(K, 32), "ENTRIES": I, "B_BLOCK": 16, "num_warps": 8}
     # Larger tiles would not fit in the registers.
-    return {"K_BLOCK": min(K, 64), "ENTRIES": I, "B_BLOCK": max(16, 8192 // I), "num_warps": 8}
+    return {"K_BLOCK": min(K, 64), "ENTRIES": min(I, 256), "B_BLOCK": 32, "num_warps": 8}
 
 
 @triton.jit
@@ -112,10 +116,12 @@ def _statistics(
     K_BLOCK: tl.constexpr, ENTRIES: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """With PARTS, statistics of ``samples`` of them go to ``partial``; otherwise weights change."""
-    blocks = tl.cdiv(num_outputs, K_BLOCK)
-    row = (tl.program_id(0) // blocks).to(tl.int64)
-    k = (tl.program_id(0) % blocks) * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
-    i = tl.arange(0, ENTRIES)[:, None]
+    blocks, parts = tl.cdiv(num_outputs, K_BLOCK), tl.cdiv(num_inputs, ENTRIES)
+    begin_i = (tl.program_id(0) % parts) * ENTRIES
+    program = tl.program_id(0) // parts
+    row = (program // blocks).to(tl.int64)
+    k = (program % blocks) * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
+    i = begin_i + tl.arange(0, ENTRIES)[:, None]
     first, last = tl.load(ends + row), tl.load(ends + row + 1)
     counts = tl.zeros([K_BLOCK, ENTRIES], tl.float32)
     begin = tl.program_id(1) * samples
@@ -128,7 +134,7 @@ def _statistics(
         p, e = product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
         p = scaled(p, e, tl.load(largest + row * B + b, mask=inside, other=0))
         counts += dot(u, tl.trans(p), tl.zeros([K_BLOCK, ENTRIES], tl.float32), PRECISION)
-    across = tl.arange(0, ENTRIES)[None, :]
+    across = begin_i + tl.arange(0, ENTRIES)[None, :]
     own = (k < num_outputs) & (across < num_inputs)
     at = (row * num_outputs + k) * num_inputs + across
     if PARTS:

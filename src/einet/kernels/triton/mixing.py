@@ -24,15 +24,20 @@ _TILE = 4096
 
 def _tiles(outputs: int, batch: int) -> dict:
     K = triton.next_power_of_2(outputs)
-    block = min(triton.next_power_of_2(batch), 256, max(16, _TILE // K))
+    block = min(triton.next_power_of_2(batch), 256, max(_fewest(K), _TILE // K))
     return {"K": K, "B_BLOCK": block, "num_warps": 4 if K * block > 512 else 1}
+
+
+def _fewest(K: int) -> int:
+    """The fewest samples of a tile: enough for whole pieces of memory, if registers allow it."""
+    return max(1, min(16, 16384 // K))
 
 
 def _tiles_of_children(outputs: int, batch: int, most: int) -> dict:
     """Tiles with a third axis, of some children: their loads need not wait for each other."""
     K = triton.next_power_of_2(outputs)
     C = min(triton.next_power_of_2(most), max(1, 256 // K), 16)
-    block = min(triton.next_power_of_2(batch), max(16, min(64, _TILE // (C * K))))
+    block = min(triton.next_power_of_2(batch), max(_fewest(K), min(64, _TILE // (C * K))))
     return {"K": K, "C": C, "B_BLOCK": block, "num_warps": 4 if C * K * block > 1024 else 1}
 
 

@@ -22,10 +22,24 @@ import os
 import triton
 import triton.language as tl
 
-__all__ = ["PRECISIONS", "TINY", "dot", "exact_dot", "log_of", "padded", "split"]
+__all__ = [
+    "PLANES",
+    "PRECISIONS",
+    "TINY",
+    "cut",
+    "dot",
+    "dot_of_planes",
+    "exact_dot",
+    "log_of",
+    "padded",
+    "split",
+]
 
 #: Precision modes and how kernels know them.
 PRECISIONS = {"highest": 0, "high": 1, "medium": 2}
+
+#: In how many bf16 numbers operands are cut: three hold all 24 bits of float32, two hold 16.
+PLANES = {"highest": 3, "high": 2, "medium": 1}
 
 #: The least normal number of float32: what values are divided by where all of them are 0.
 TINY = tl.constexpr(1.1754943508222875e-38)
@@ -75,19 +89,51 @@ def exact_dot(chosen, x, total):
 
     Three bf16 numbers hold all 24 bits of x.
     """
+    near, middle, last = cut(x)
+    # The interpreter makes bf16 numbers of float32 ones only.
+    ones = chosen.to(tl.float32 if _INTERPRETED else tl.bfloat16)
+    total = _dot(ones, last, total)
+    total = _dot(ones, middle, total)
+    return _dot(ones, near, total)
+
+
+@triton.jit
+def cut(x):
+    """Three bf16 numbers that add up to a float32 number, the larger ones first."""
     near = x.to(tl.bfloat16)
     rest = x - near.to(tl.float32)
     middle = rest.to(tl.bfloat16)
     last = (rest - middle.to(tl.float32)).to(tl.bfloat16)
+    return near, middle, last
+
+
+@triton.jit
+def _dot(a, b, total):
+    """``total + a @ b`` for tiles of bf16."""
     if _INTERPRETED:
         # Triton's interpreter has no products of bf16; in float32 they are the same.
-        ones = chosen.to(tl.float32)
-        near, middle, last = near.to(tl.float32), middle.to(tl.float32), last.to(tl.float32)
+        total = tl.dot(a.to(tl.float32), b.to(tl.float32), total)
     else:
-        ones = chosen.to(tl.bfloat16)
-    total = tl.dot(ones, last, total)
-    total = tl.dot(ones, middle, total)
-    return tl.dot(ones, near, total)
+        total = tl.dot(a, b, total)
+    return total
+
+
+@triton.jit
+def dot_of_planes(a1, a2, a3, b1, b2, b3, PLANES: tl.constexpr):
+    """``a @ b`` for tiles that are cut into bf16 numbers, of which the first ``PLANES`` count.
+
+    Small products come first: sums within tensor cores are cut off, not rounded, and what is cut
+    off of a small sum is small. Products below the last bit of float32 are left out.
+    """
+    total = tl.zeros([a1.shape[0], b1.shape[1]], tl.float32)
+    if PLANES == 3:
+        total = _dot(a3, b1, total)
+        total = _dot(a1, b3, total)
+        total = _dot(a2, b2, total)
+    if PLANES >= 2:
+        total = _dot(a2, b1, total)
+        total = _dot(a1, b2, total)
+    return _dot(a1, b1, total)
 
 
 @triton.jit

@@ -76,7 +76,7 @@ def forward(
         weights.base, weights.offsets, nodes.v, nodes.m, edges.children, edges.ends, edges.order,
         products.p, products.exponents, counters, batch,
         nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, tasks,
-        weights.num_inputs, weights.num_outputs, AT_ONCE=edges.at_once,
+        weights.num_inputs, weights.num_outputs, AT_ONCE=edges.at_once, ALIGNED=weights.aligned,
         PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def _forward(
     weight, offsets, v, m, children, ends, order, products, exponents, counters,
     B, v_node, v_k, first_sum, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
-    AT_ONCE: tl.constexpr, PRECISION: tl.constexpr, GROUP: tl.constexpr,
+    AT_ONCE: tl.constexpr, ALIGNED: tl.constexpr, PRECISION: tl.constexpr, GROUP: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(B, B_BLOCK)
@@ -109,7 +109,10 @@ def _forward(
         row = tl.load(order + task // (blocks * parts)).to(tl.int64)
         block, part = (task // parts) % blocks, task % parts
         k = part * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
-        weight_at = weight + tl.load(offsets + row) + k * num_inputs
+        begin_at = tl.load(offsets + row)
+        if ALIGNED:
+            begin_at = tl.multiple_of(begin_at, 16)
+        weight_at = weight + begin_at + k * num_inputs
         if num_inputs <= I_BLOCK:
             # Weights are there already, and can be on their way while others are waited for.
             entry = tl.arange(0, I_BLOCK)[None, :]
@@ -192,7 +195,7 @@ def backward(
         nodes.v.stride(0), nodes.v.stride(1),
         gradient.stride(0), gradient.stride(1), edges.first_sum, edges.num_leaf_nodes,
         len(edges), tasks,
-        weights.num_inputs, weights.num_outputs, products.group,
+        weights.num_inputs, weights.num_outputs, products.group, ALIGNED=weights.aligned,
         PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
@@ -210,7 +213,7 @@ def _backward(
     weight, offsets, v, children, ends, parents, order, products, exponents, gradient, counters,
     B, v_node, v_k, g_node, g_k, first_sum, num_leaf_nodes, num_sums, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr, GROUP: tl.constexpr,
-    PRECISION: tl.constexpr,
+    ALIGNED: tl.constexpr, PRECISION: tl.constexpr,
     I_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(B, B_BLOCK)
@@ -229,7 +232,10 @@ def _backward(
         inside = b < B
         i = part * I_BLOCK + tl.arange(0, I_BLOCK)[:, None]
         here = (i < num_inputs) & inside
-        weight_at = weight + tl.load(offsets + row)
+        begin_at = tl.load(offsets + row)
+        if ALIGNED:
+            begin_at = tl.multiple_of(begin_at, 16)
+        weight_at = weight + begin_at
         g_at = gradient + (row + first_sum) * g_node
         flow = tl.zeros([I_BLOCK, B_BLOCK], tl.float32)
         for start in tl.range(0, num_outputs, K_BLOCK, num_stages=STAGES):

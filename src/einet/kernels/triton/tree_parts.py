@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +39,9 @@ class TreeEdges:
         first_sum: The node of the first sum.
         num_leaf_nodes: Nodes with smaller numbers are leaves.
         at_once: Values of so many children are loaded side by side.
+        tops: The sums that are a child of none of these.
+        parent_list: The parents once more, where Python can read them without waiting.
+        orders: Lists of tasks made before, by what they were made for.
     """
 
     children: Int[Tensor, " edges"]
@@ -46,17 +50,28 @@ class TreeEdges:
     order: Int[Tensor, " sums"]
     first_sum: int
     num_leaf_nodes: int
-    at_once: int = 2
+    at_once: int
+    tops: Int[Tensor, " tops"]
+    parent_list: Sequence[int]
+    orders: dict[tuple, Tensor]
 
     def __len__(self) -> int:
         return len(self.parents)
+
+    def ordered(self, key: tuple, make: Callable[[], list[int]]) -> Int[Tensor, " tasks"]:
+        """A list of tasks beside the edges, made once."""
+        device = self.children.device
+        if (device, *key) not in self.orders:
+            self.orders[device, *key] = torch.tensor(make(), dtype=torch.int32, device=device)
+        return self.orders[device, *key]
 
 
 @dataclass
 class Weights:
     """The weights ``[K_out, I]`` of every sum: sum s has them at ``offsets[s]`` numbers from base.
 
-    They lie in tensors of several layers, which ``tensors`` keeps alive.
+    They lie in tensors of several layers, which ``tensors`` keeps alive. If they are ``aligned``,
+    every sum's begin at a multiple of 64 bytes.
     """
 
     base: Tensor
@@ -64,6 +79,7 @@ class Weights:
     num_outputs: int
     num_inputs: int
     tensors: list[Tensor]
+    aligned: bool = False
 
 
 @dataclass
@@ -82,6 +98,11 @@ class Products:
     def nbytes(self) -> int:
         """The memory of all of them."""
         return self.p.nbytes + self.exponents.nbytes
+
+    def at(self, rows: slice | Int[Tensor, " some"], batch: int) -> Products:
+        """The same for some of ``batch`` samples."""
+        p, exponents = (part[..., rows].contiguous() for part in (self.p, self.exponents))
+        return Products(p, exponents, self.group)
 
     @classmethod
     def empty(

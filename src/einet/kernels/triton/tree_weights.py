@@ -17,15 +17,15 @@ from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
 from einet.kernels.triton.tree_parts import Products, TreeEdges, Weights, rescaled
 from einet.kernels.update import RELATIVE_FLOOR
 
-__all__ = ["statistics", "step"]
+__all__ = ["changed", "normalize", "statistics", "step"]
 
 
 def statistics(
-    into: Weights,
     nodes: Nodes,
     edges: TreeEdges,
     products: Products,
     gradient: Float[Tensor, "nodes K batch"],
+    into: Weights,
     precision: str,
 ) -> None:
     """Add ∂log P/∂W = Σ_b u_k p_i (n/w of eq. 6) to tensors shaped like the weights."""
@@ -64,13 +64,11 @@ def _reduce(
     _statistics[(len(edges) * parts,)](
         weights.base, weights.offsets, nodes.v, products.p, products.exponents, gradient, *sizes,
         batch, nodes.v.stride(0), nodes.v.stride(1), gradient.stride(0), gradient.stride(1),
-        edges.first_sum, I, K, products.group, RELATIVE_FLOOR / I,
+        edges.first_sum, I, K, products.group, RELATIVE_FLOOR / I, ALIGNED=weights.aligned,
         PRECISION=PRECISIONS[precision], **options, **tiles,
     )  # fmt: skip
     if step_size is not None and tiles["I_BLOCK"] < I:
-        _normalize[(len(edges), triton.cdiv(K, 4))](
-            weights.base, weights.offsets, I, K, ROWS=4, ENTRIES=min(1024, padded(I)), num_warps=4
-        )
+        normalize(weights, len(edges))
 
 
 def _tiles(outputs: int, inputs: int) -> dict:
@@ -87,7 +85,7 @@ def _statistics(
     weight, offsets, v, products, exponents, gradient, step_size, pseudo,
     B, v_node, v_k, g_node, g_k, first_sum,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr, GROUP: tl.constexpr, floor,
-    STEP: tl.constexpr, PRIOR: tl.constexpr, PRECISION: tl.constexpr,
+    ALIGNED: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr, PRECISION: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     across_i: tl.constexpr = (num_inputs + I_BLOCK - 1) // I_BLOCK
@@ -114,11 +112,25 @@ def _statistics(
             total += u * tl.load(v_at + b, mask=(k < num_outputs) & inside, other=0.0)
     i = tl.trans(i)
     own = (k < num_outputs) & (i < num_inputs)
-    at = weight + tl.load(offsets + row) + (k * num_inputs + i)
+    begin = tl.load(offsets + row)
+    if ALIGNED:
+        begin = tl.multiple_of(begin, 16)
+    at = weight + begin + (k * num_inputs + i)
     w = tl.load(at, mask=own, other=0.0)
+    # The counts of a sum add up to its flow, which is known without those of other programs.
+    flow = tl.sum(total, 1)[:, None]
+    w = changed(w, counts, flow, own, step_size, pseudo, num_inputs, floor, across_i == 1,
+                STEP, PRIOR)  # fmt: skip
+    tl.store(at, w, mask=own)
+
+
+@triton.jit
+def changed(
+    w, counts, flow, own, step_size, pseudo, num_inputs: tl.constexpr, floor,
+    ALL: tl.constexpr, STEP: tl.constexpr, PRIOR: tl.constexpr,
+):  # fmt: skip
+    """Weights after a step of EM, or statistics with new ones added; with ALL, of whole sums."""
     if STEP:
-        # The counts of a sum add up to its flow, which is known without those of other programs.
-        flow = tl.sum(total, 1)[:, None]
         counts *= w
         if PRIOR:
             added = tl.load(pseudo).to(tl.float32)
@@ -127,14 +139,22 @@ def _statistics(
         target = tl.maximum(counts / tl.maximum(flow, TINY), floor)
         size = tl.load(step_size).to(tl.float32)
         new = (1 - size) * w + size * target
-        if across_i == 1:
+        if ALL:
             # Rounding is divided out, so that it does not add up over steps.
             new = tl.where(own, new, 0.0)
             new /= tl.maximum(tl.sum(new, 1)[:, None], TINY)
         w = tl.where(flow > 0, new, w)
     else:
         w += counts
-    tl.store(at, w, mask=own)
+    return w
+
+
+def normalize(weights: Weights, sums: int) -> None:
+    """Divide every sum's weights by what they add up to: rounding must not add up over steps."""
+    K, I = weights.num_outputs, weights.num_inputs  # noqa: E741
+    _normalize[(sums, triton.cdiv(K, 4))](
+        weights.base, weights.offsets, I, K, ROWS=4, ENTRIES=min(1024, padded(I)), num_warps=4
+    )
 
 
 @triton.jit
@@ -142,7 +162,6 @@ def _normalize(
     weight, offsets, num_inputs: tl.constexpr, num_outputs, ROWS: tl.constexpr,
     ENTRIES: tl.constexpr,
 ):  # fmt: skip
-    """Divide every sum's weights by what they add up to: rounding must not add up over steps."""
     row = tl.program_id(0)
     k = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
     weight += tl.load(offsets + row) + k * num_inputs

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
+from einet.data.events import between
 from einet.families import ExponentialFamily, Gaussian
 from einet.tables.columns.base import Alternative, Coding, register
-from einet.tables.columns.events import between
 from einet.tables.constraints import Constraint, Interval
 from einet.tables.monotone import MonotoneMap
 
@@ -185,4 +185,4 @@ def _grid_points(piece: Interval, step: float) -> tuple[float, float] | None:
     if lower == upper and not (piece.closed_lower and piece.closed_upper):
         return None
     cells = Interval(lower, upper, piece.closed_lower, piece.closed_upper).of_integers()
-    return None if cells is None else (cells.lower, cells.upper)
+    return None if cells is None else (float(cells.lower), float(cells.upper))

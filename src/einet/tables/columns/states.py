@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float
 
+from einet.data.events import among
 from einet.families import Categorical, ExponentialFamily
 from einet.tables.columns.base import Alternative, Coding, register
-from einet.tables.columns.events import among
 from einet.tables.constraints import Constraint, covers
 
 __all__ = ["States"]

@@ -81,5 +81,7 @@ def _with_left_out(filled: Any, data: Any, model: TableModel) -> Any:
     import narwhals.stable.v2 as nw
 
     frame, given = nw.from_native(filled), nw.from_native(data)
-    frame = frame.with_columns(*(given.get_column(name) for name in left_out)) if left_out else frame
+    frame = (
+        frame.with_columns(*(given.get_column(name) for name in left_out)) if left_out else frame
+    )
     return frame.select(given.columns).to_native()

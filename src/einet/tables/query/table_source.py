@@ -111,7 +111,9 @@ class TableSource(Source):
         if not possible:
             raise ValueError("the condition has probability 0 under the model")
         fewest = np.array([row.points for row in rows]) == min(possible)
-        weights = np.where(fewest, np.exp(logs - logs[fewest].max()), 0.0)
+        # Next to a probability, a density counts for nothing, however large.
+        logs = np.where(fewest, logs, -math.inf)
+        weights = np.exp(logs - logs.max())
         counts = np.random.default_rng(seed).multinomial(number, weights / weights.sum())
         parts = []
         for place, count in enumerate(counts.tolist()):
