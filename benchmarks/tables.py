@@ -85,12 +85,8 @@ def measure(
         # Of columns left out and of models that have not converged: each would be said many times.
         warnings.simplefilter("ignore")
         for metric, value, seconds in module.measure(table, method, seed, args.rows, args.device):
-            rows.append(
-                {
-                    "table": table, "task": task, "method": method, "metric": metric,
-                    "value": value, "seed": seed, "seconds": round(seconds, 3),
-                }  # fmt: skip
-            )
+            about = {"table": table, "task": task, "method": method, "metric": metric}
+            rows.append({**about, "value": value, "seed": seed, "seconds": round(seconds, 3)})
     print(f"{task} {table} {method} seed {seed}: {time.perf_counter() - began:.1f} s", flush=True)
     for row in rows:
         print(f"    {row['metric']}: {row['value']:.4g}", flush=True)

@@ -71,7 +71,9 @@ class LevelTree:
         half = number.step / 2
         cuts = np.unique(np.quantile(values, np.linspace(0, 1, levels + 1)))
         # Rounded numbers belong to one level each: cuts go between them.
-        cuts = np.unique(np.round((cuts - half) / number.step) * number.step + half) if half else cuts
+        cuts = (
+            np.unique(np.round((cuts - half) / number.step) * number.step + half) if half else cuts
+        )
         ends = (values.min() - max(half, 1e-9), values.max() + max(half, 1e-9))
         inner = cuts[(cuts > ends[0]) & (cuts < ends[1])]
         return np.concatenate([[ends[0]], inner, [ends[1]]])
@@ -110,7 +112,7 @@ class LevelTree:
 
 
 def chosen_tree(frame: pd.DataFrame, table: Table, edges: bool, seed: int) -> LevelTree:
-    """The tree with the number of levels that suits validation rows best, of a tenth of the rows."""
+    """The tree with the number of levels that suits a tenth of the rows best, held out."""
     order = np.random.default_rng(seed).permutation(len(frame))
     count = max(1, len(frame) // 10)
     train, valid = frame.iloc[order[count:]], frame.iloc[order[:count]]
@@ -139,7 +141,9 @@ def _tree(codes: np.ndarray, sizes: list[int]) -> list[int]:
             information[a, b] = information[b, a] = (joint * np.log(joint / apart)).sum()
     parents, inside = [-1] * columns, {0}
     while len(inside) < columns:
-        pairs = [(information[a, b], a, b) for a in inside for b in range(columns) if b not in inside]
+        pairs = [
+            (information[a, b], a, b) for a in inside for b in range(columns) if b not in inside
+        ]
         _, parent, child = max(pairs)
         parents[child] = parent
         inside.add(child)

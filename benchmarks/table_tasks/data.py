@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ __all__ = [
     "TABLES",
     "Source",
     "categorical",
+    "deviation",
     "folder",
     "numeric",
     "read",
@@ -91,22 +93,34 @@ def read(name: str) -> pd.DataFrame:
     if not files[0].exists():
         files = [folder() / f"{name}.{part}.csv.gz" for part in ("train", "test")]
     source = TABLES[name]
-    frame = pd.concat([pd.read_csv(file) for file in files], ignore_index=True)
+    frame: Any = pd.concat([pd.read_csv(file) for file in files], ignore_index=True)
     frame = frame.drop(columns=list(source.left_out))
     for column in frame:
-        if column in source.codes or not pd.api.types.is_numeric_dtype(frame[column]):
-            frame[column] = _text(frame[column])
-        elif pd.api.types.is_bool_dtype(frame[column]):
+        kind = pd.api.types
+        is_number = kind.is_numeric_dtype(frame[column]) and not kind.is_bool_dtype(frame[column])
+        if column in source.codes or not is_number:
             frame[column] = _text(frame[column])
     return frame[frame[source.target].notna()].reset_index(drop=True)
 
 
-def _text(column: pd.Series) -> pd.Series:
+def _text(column: Any) -> Any:
     """Categories as text, None where missing; whole numbers without a point."""
     if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")
     known = column.notna()
-    return column.astype(object).where(known, None).map(lambda cell: None if cell is None else str(cell))
+    return (
+        column.astype(object)
+        .where(known, None)
+        .map(lambda cell: None if cell is None else str(cell))
+    )
+
+
+def deviation(frame: pd.DataFrame, name: str) -> float:
+    """The standard deviation of a column's known numbers."""
+    values = np.asarray(frame[name], dtype=np.float64)
+    return (
+        float(np.std(values[~np.isnan(values)], ddof=1)) if (~np.isnan(values)).sum() > 1 else 0.0
+    )
 
 
 def numeric(frame: pd.DataFrame) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from table_tasks.data import categorical, numeric
+from table_tasks.data import categorical, deviation, numeric
 
 __all__ = ["Matrix", "as_categories"]
 
@@ -21,12 +21,12 @@ class Matrix:
     def __init__(self, frame: pd.DataFrame) -> None:
         self.numeric, self.categorical = numeric(frame), categorical(frame)
         self.columns = list(frame)
-        self.mean = {name: float(frame[name].mean()) for name in self.numeric}
-        self.deviation = {
-            name: max(float(np.nan_to_num(frame[name].std())), 1e-12) for name in self.numeric
+        self.mean = {
+            name: float(np.nanmean(np.asarray(frame[name], np.float64))) for name in self.numeric
         }
+        self.deviation = {name: max(deviation(frame, name), 1e-12) for name in self.numeric}
         self.values = {
-            name: sorted(frame[name].dropna().unique(), key=str) for name in self.categorical
+            name: sorted(set(frame[name].dropna()), key=str) for name in self.categorical
         }
 
     def encode(self, frame: pd.DataFrame) -> Float[np.ndarray, "rows coordinates"]:
@@ -45,7 +45,7 @@ class Matrix:
     def decode(self, matrix: Float[np.ndarray, "rows coordinates"]) -> pd.DataFrame:
         """The frame of a matrix: the largest of a category's coordinates says which it is."""
         place = len(self.numeric)
-        columns = {
+        columns: dict[str, np.ndarray] = {
             name: matrix[:, n] * self.deviation[name] + self.mean[name]
             for n, name in enumerate(self.numeric)
         }
@@ -54,13 +54,13 @@ class Matrix:
             part = matrix[:, place : place + len(values)]
             columns[name] = np.array(values, dtype=object)[part.argmax(1)]
             place += len(values)
-        return pd.DataFrame(columns)[self.columns]
+        return pd.DataFrame({name: columns[name] for name in self.columns})
 
 
 def as_categories(frame: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     """The frame with pandas' categories of another one in place of text."""
     answer = frame.copy()
     for name in categorical(like):
-        values = sorted(like[name].dropna().unique(), key=str)
+        values = sorted(set(like[name].dropna()), key=str)
         answer[name] = pd.Categorical(frame[name], categories=values)
     return answer

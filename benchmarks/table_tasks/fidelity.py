@@ -24,16 +24,18 @@ def points_of(
     parts: list[list[np.ndarray]] = [[] for _ in frames]
     quantities = set(numeric(real))
     for name in real:
+        cells = [np.asarray(frame[name]) for frame in frames]
         if name in quantities:
-            low, high = real[name].min(), real[name].max()
-            for part, frame in zip(parts, frames, strict=True):
-                scaled = (frame[name] - low) / max(high - low, 1e-12)
-                part.append(scaled.fillna((real[name].mean() - low) / max(high - low, 1e-12)))
+            known = np.asarray(real[name], np.float64)
+            low, high = np.nanmin(known), np.nanmax(known)
+            for part, values in zip(parts, cells, strict=True):
+                filled = np.where(np.isnan(values.astype(np.float64)), np.nanmean(known), values)
+                part.append((filled.astype(np.float64) - low) / max(high - low, 1e-12))
         else:
-            for value in pd.unique(real[name].dropna()):
-                for part, frame in zip(parts, frames, strict=True):
-                    part.append((frame[name] == value).astype(np.float64))
-    return [np.stack([np.asarray(c, np.float64) for c in part], 1) for part in parts]
+            for value in dict.fromkeys(real[name].dropna()):
+                for part, values in zip(parts, cells, strict=True):
+                    part.append((values == value).astype(np.float64))
+    return [np.stack(part, 1) for part in parts]
 
 
 def alpha_precision_beta_recall(
@@ -59,9 +61,7 @@ def alpha_precision_beta_recall(
         part[:, 0] for part in NearestNeighbors(n_neighbors=1).fit(synthetic).kneighbors(real)
     )
     far = np.linalg.norm(synthetic[which] - synthetic.mean(0), axis=1)
-    recall = [
-        ((nearest <= own) & (far <= radius)).mean() for radius in np.quantile(far, levels)
-    ]
+    recall = [((nearest <= own) & (far <= radius)).mean() for radius in np.quantile(far, levels)]
     return _closeness(levels, precision), _closeness(levels, recall)
 
 

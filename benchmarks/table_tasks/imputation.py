@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from table_tasks.data import categorical, numeric, read, train_and_test
+from table_tasks.data import categorical, deviation, numeric, read, train_and_test
 from table_tasks.encoding import Matrix, as_categories
 from table_tasks.results import Measured
 
@@ -44,16 +45,16 @@ def measure(
         hidden = hide(both, way, np.random.default_rng([seed, number]))
         holes = both.mask(hidden)
         holes = holes.dropna(axis=1, how="all")
-        first, last = (part.reset_index(drop=True) for part in np_split(holes, len(train)))
+        first, last = (part.reset_index(drop=True) for part in _split(holes, len(train)))
         asked = pd.DataFrame(hidden[len(train) :], columns=list(both)) & test.notna()
         if method == "einet":
-            yield from _einet(first, last, test, asked, way, seed, device)
+            yield from _einet(train, test, first, last, asked, way, seed, device)
             continue
         filled, seconds = _FILL[method](first, last, seed)
         yield from _scores(train, test, filled, asked, way, seconds)
 
 
-def np_split(frame: pd.DataFrame, count: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _split(frame: pd.DataFrame, count: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The first rows and the rest."""
     return frame.iloc[:count], frame.iloc[count:]
 
@@ -101,10 +102,10 @@ def normalised_error(
     errors = []
     for name in numeric(test):
         rows = asked[name].to_numpy()
-        deviation = float(train[name].std())
-        if rows.any() and name in filled and deviation > 0:
+        scale = deviation(train, name)
+        if rows.any() and name in filled and scale > 0:
             gap = filled[name].to_numpy(np.float64)[rows] - test[name].to_numpy(np.float64)[rows]
-            errors.append(np.sqrt(np.mean(gap**2)) / deviation)
+            errors.append(np.sqrt(np.mean(gap**2)) / scale)
     return float(np.mean(errors)) if errors else float("nan")
 
 
@@ -134,9 +135,10 @@ def _scores(
 
 
 def _einet(
+    train: pd.DataFrame,
+    test: pd.DataFrame,
     first: pd.DataFrame,
     last: pd.DataFrame,
-    test: pd.DataFrame,
     asked: pd.DataFrame,
     way: str,
     seed: int,
@@ -149,9 +151,13 @@ def _einet(
     posterior = model.given(last)
     filled = posterior.impute("mean")
     seconds = time.perf_counter() - began
-    yield from _scores(first, test, filled, asked, way, seconds)
-    gain = model.log_prob(test[list(last)].where(last.notna() | asked[list(last)])) - model.log_prob(last)
-    yield Measured(f"log-likelihood of a cell, {way}", float(gain.sum() / asked.to_numpy().sum()), seconds)
+    yield from _scores(train, test, filled, asked, way, seconds)
+    gain = model.log_prob(
+        test[list(last)].where(last.notna() | asked[list(last)])
+    ) - model.log_prob(last)
+    yield Measured(
+        f"log-likelihood of a cell, {way}", float(gain.sum() / asked.to_numpy().sum()), seconds
+    )
     covered, lengths = [], []
     for name in numeric(last):
         rows = asked[name].to_numpy()
@@ -160,21 +166,19 @@ def _einet(
         lower, upper = (np.asarray(end, np.float64)[rows] for end in posterior.interval(name, 0.9))
         true = test[name].to_numpy(np.float64)[rows]
         covered += ((lower <= true) & (true <= upper)).tolist()
-        lengths.append((upper - lower).mean() / max(float(first[name].std()), 1e-12))
+        lengths.append((upper - lower).mean() / max(deviation(train, name), 1e-12))
     if covered:
         yield Measured(f"coverage of 90 %, {way}", float(np.mean(covered)), seconds)
         yield Measured(f"length of 90 %, {way}", float(np.mean(lengths)), seconds)
 
 
-def _iterative(
-    first: pd.DataFrame, last: pd.DataFrame, seed: int
-) -> tuple[pd.DataFrame, float]:
+def _iterative(first: pd.DataFrame, last: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, float]:
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer
 
     began, matrix = time.perf_counter(), Matrix(first)
     imputer = IterativeImputer(random_state=seed, keep_empty_features=True)
-    filled = imputer.fit(matrix.encode(first)).transform(matrix.encode(last))
+    filled: Any = imputer.fit(matrix.encode(first)).transform(matrix.encode(last))
     return matrix.decode(filled), time.perf_counter() - began
 
 
@@ -184,12 +188,13 @@ def _knn(first: pd.DataFrame, last: pd.DataFrame, seed: int) -> tuple[pd.DataFra
     began, matrix = time.perf_counter(), Matrix(first)
     rows = np.random.default_rng(seed).permutation(len(first))[:_MOST_NEIGHBOURS]
     imputer = KNNImputer(keep_empty_features=True).fit(matrix.encode(first)[rows])
-    return matrix.decode(imputer.transform(matrix.encode(last))), time.perf_counter() - began
+    filled: Any = imputer.transform(matrix.encode(last))
+    return matrix.decode(filled), time.perf_counter() - began
 
 
 def _miceforest(first: pd.DataFrame, last: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, float]:
     """The mean of five imputations, and the most frequent category."""
-    import miceforest
+    import miceforest  # pyright: ignore[reportMissingImports]
 
     began = time.perf_counter()
     names = {name: f"c{n}" for n, name in enumerate(first)}
@@ -200,7 +205,7 @@ def _miceforest(first: pd.DataFrame, last: pd.DataFrame, seed: int) -> tuple[pd.
     draws = [new.complete_data(n) for n in range(_FORESTS)]
     columns = {}
     for name, short in names.items():
-        cells = pd.concat([draw[short].astype(object) for draw in draws], axis=1)
+        cells: Any = pd.concat([draw[short].astype(object) for draw in draws], axis=1)
         is_number = name in numeric(first)
         columns[name] = cells.astype(float).mean(1) if is_number else cells.mode(axis=1)[0]
     return pd.DataFrame(columns), time.perf_counter() - began

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,8 @@ def measure(
     """Times of `query`, `predict_proba` and `impute` for one row."""
     train, test = train_and_test(table, read(table), seed, most=most)
     target = SOURCES[table].target
-    x, y = train.drop(columns=target), train[target]
+    x: Any = train.drop(columns=target)
+    y: Any = train[target]
     rows = [test.iloc[[n % len(test)]].reset_index(drop=True) for n in range(_WARM_UP + _TIMES)]
     asked = [row.drop(columns=target) for row in rows]
     if method == "boosting":
@@ -64,8 +66,9 @@ def measure(
 
 def _question(row: pd.DataFrame, target: str, value: str) -> str:
     """P(target | three other categories of a row)."""
-    known = [name for name in categorical(row) if name != target and row[name].notna()[0]][:3]
-    given = ", ".join(f"{name}='{row[name][0]}'" for name in known)
+    cells = row.iloc[0].to_dict()
+    known = [name for name in categorical(row) if name != target and pd.notna(cells[name])][:3]
+    given = ", ".join(f"{name}='{cells[name]}'" for name in known)
     return f"P({target}='{value}' | {given})"
 
 

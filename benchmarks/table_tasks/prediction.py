@@ -68,8 +68,9 @@ class Boosting:
     def __init__(self, seed: int) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
+        early: Any = True
         self.model = HistGradientBoostingClassifier(
-            categorical_features="from_dtype", random_state=seed, early_stopping=True
+            categorical_features="from_dtype", random_state=seed, early_stopping=early
         )
 
     def fit(self, x: pd.DataFrame, y: pd.Series) -> Boosting:
@@ -93,8 +94,9 @@ def logistic(x: pd.DataFrame) -> Any:
     numbers = make_pipeline(
         SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
     )
+    nothing: Any = None
     categories = make_pipeline(
-        SimpleImputer(strategy="constant", fill_value="missing", missing_values=None),
+        SimpleImputer(strategy="constant", fill_value="missing", missing_values=nothing),
         OneHotEncoder(handle_unknown="ignore"),
     )
     columns = ColumnTransformer(

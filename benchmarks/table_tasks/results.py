@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,13 +48,20 @@ def keep(path: Path | None, new: Sequence[Row], device: str, absent: dict[str, s
     """Put rows into their file, and the machine and command line beside them."""
     if path is None:
         return
-    rows = store.load(path)
-    for row in new:
-        rows = merge(rows, row)
     arguments = [Path(part).name if "/" in part else part for part in sys.argv[1:]]
     machine = store.describe(device, absent)
     machine["command"] = " ".join(("python benchmarks/tables.py", *arguments))
-    store.write(path, rows, machine, append=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        # Two runs may fill one file at the same time, and neither loses a row of the other.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        rows = store.load(path)
+        for row in new:
+            rows = merge(rows, row)
+        store.write(path, rows, machine, append=True)
+    finally:
+        os.close(folder)
 
 
 def summary(rows: Sequence[Row]) -> str:

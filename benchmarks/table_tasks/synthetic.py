@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from table_tasks.data import PROTOCOL, categorical, numeric, read, train_and_test
+from table_tasks.data import PROTOCOL, categorical, deviation, numeric, read, train_and_test
 from table_tasks.data import TABLES as SOURCES
 from table_tasks.fidelity import alpha_precision_beta_recall, nearer_to_training, points_of
 from table_tasks.results import Measured
@@ -37,6 +37,7 @@ def measure(
     """All measures of one method on one table; seconds are those of learning and sampling."""
     train, test = train_and_test(table, _complete(read(table)), seed, test=0.1, most=most)
     learning = sampling = 0.0
+    drawn: Any
     if method == "einet":
         import einet
 
@@ -62,14 +63,16 @@ def measure(
 def _fidelity(
     train: pd.DataFrame, test: pd.DataFrame, drawn: pd.DataFrame, seed: int, seconds: float
 ) -> Iterator[Measured]:
-    from sdmetrics.reports.single_table import QualityReport
+    from sdmetrics.reports.single_table import QualityReport  # pyright: ignore
 
     kinds = {name: {"sdtype": "categorical"} for name in categorical(train)}
     kinds |= {name: {"sdtype": "numerical"} for name in numeric(train)}
     metadata: dict[str, Any] = {"columns": kinds}
     # SDMetrics takes random folds from numpy's global generator.
     np.random.seed(seed)  # noqa: NPY002
-    yield Measured("C2ST with XGBoost", float(_detection().compute(train, drawn, metadata)), seconds)
+    yield Measured(
+        "C2ST with XGBoost", float(_detection().compute(train, drawn, metadata)), seconds
+    )
     report = QualityReport()
     report.generate(train, drawn, metadata, verbose=False)
     scores = report.get_properties().set_index("Property")["Score"]
@@ -90,7 +93,7 @@ def utility(
 ) -> float:
     """ROC AUC of a class, or the error of a quantity in deviations, of XGBoost on test rows."""
     from sklearn.metrics import roc_auc_score
-    from xgboost import XGBClassifier, XGBRegressor
+    from xgboost import XGBClassifier, XGBRegressor  # pyright: ignore
 
     source = SOURCES[table]
     features = [
@@ -104,7 +107,7 @@ def utility(
     if source.regression:
         model = XGBRegressor(random_state=seed).fit(x, y)
         gap = model.predict(x_test) - y_test.to_numpy(np.float64)
-        return float(np.sqrt(np.mean(gap**2)) / train[source.target].std())
+        return float(np.sqrt(np.mean(gap**2)) / deviation(train, source.target))
     positive = sorted(train[source.target].unique())[-1]
     model = XGBClassifier(random_state=seed).fit(x, (y == positive).astype(int))
     return float(roc_auc_score(y_test == positive, model.predict_proba(x_test)[:, 1]))
@@ -112,10 +115,10 @@ def utility(
 
 def _detection() -> Any:
     """SDMetrics' detection metric with XGBoost for its classifier."""
-    from sdmetrics.single_table.detection.sklearn import ScikitLearnClassifierDetectionMetric
-    from xgboost import XGBClassifier
+    from sdmetrics.single_table.detection import sklearn as detection  # pyright: ignore
+    from xgboost import XGBClassifier  # pyright: ignore
 
-    class Detection(ScikitLearnClassifierDetectionMetric):
+    class Detection(detection.ScikitLearnClassifierDetectionMetric):
         name = "XGBoost detection"
 
         @staticmethod
