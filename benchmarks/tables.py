@@ -19,7 +19,8 @@ does not take pandas 3 yet, so that they have an environment of their own:
         -r benchmarks/table_tasks/requirements.txt
     benchmarks/.envs/tables/bin/python benchmarks/tables.py
 
-A method whose package is missing is named as absent, on the screen and beside the results.
+A method whose package is missing, or that fails on a table, is named as absent, on the screen and
+beside the results.
 """
 
 from __future__ import annotations
@@ -66,7 +67,16 @@ def run(args: argparse.Namespace) -> None:
                 for method in args.methods or module.METHODS:
                     if method not in module.METHODS or is_absent(task, method, absent):
                         continue
-                    new = measure(module, task, table, method, seed, args)
+                    try:
+                        new = measure(module, task, table, method, seed, args)
+                    except Exception as error:
+                        if method.startswith("einet"):
+                            raise
+                        # What others refuse or fail at is told, and the rest goes on.
+                        what = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+                        absent[f"{method}, {task} of {table}, seed {seed}"] = what[:200]
+                        print(f"{task} {table} {method} seed {seed}: {what[:200]}", flush=True)
+                        new = []
                     rows += new
                     keep(output, new, args.device, absent)
     for name, reason in absent.items():

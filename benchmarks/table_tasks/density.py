@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from table_tasks.chow_liu import chosen_tree
 from table_tasks.data import CONTINUOUS, numeric, read, spread, train_and_test
@@ -56,9 +55,7 @@ def measure(
         yield _of_quantities(train, test, method, seed, device)
 
 
-def _of_quantities(
-    train: Any, test: Any, method: str, seed: int, device: str
-) -> Measured:
+def _of_quantities(train: Any, test: Any, method: str, seed: int, device: str) -> Measured:
     import einet
 
     names = numeric(train)
