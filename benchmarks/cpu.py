@@ -27,8 +27,8 @@ import sys
 import time
 from pathlib import Path
 
+import comparison_tables
 import pages
-import tables
 from cpu_rows import Point, expected_seconds, load, samples_of, summarise, write
 from implementations import IMPLEMENTATIONS, Unavailable, interpreter, version
 
@@ -44,8 +44,8 @@ THREADS = (1, 2)
 def main() -> None:
     args = parse_arguments()
     if args.table:
-        print(tables.comparison(load(RESULTS / "cpu.json")))
-        print(tables.scaling(load(RESULTS / "cpu-scaling.json")))
+        print(comparison_tables.comparison(load(RESULTS / "cpu.json")))
+        print(comparison_tables.scaling(load(RESULTS / "cpu-scaling.json")))
         pages.renew()
         return
     points = [(k, b, t) for k in args.num_sums for b in args.batches for t in args.threads]
@@ -71,7 +71,7 @@ def main() -> None:
                     write(rows, args.output)
     for name, reason in absent.items():
         print(f"absent: {name}: {reason}")
-    print(tables.scaling(rows) if args.scaling else tables.comparison(rows))
+    print(comparison_tables.scaling(rows) if args.scaling else comparison_tables.comparison(rows))
     if args.output and args.output.parent == RESULTS:
         pages.renew()
 

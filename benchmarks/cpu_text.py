@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tables import TITLES, markdown, number
+from comparison_tables import TITLES, markdown, number
 
 __all__ = ["agreement", "scaling_summary", "table"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
+from comparison_tables import TITLES, markdown, number
 from points import GOALS, Point
-from tables import TITLES, markdown, number
 
 __all__ = ["faster_than_pyjuice", "peer_precision", "summary", "table"]
 

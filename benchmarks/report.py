@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from comparison_tables import markdown, number
 from points import GOALS, Point
-from tables import markdown, number
 
 __all__ = ["goals", "growth", "line", "sweep"]
 

@@ -1,109 +1,140 @@
-"""Markdown tables of the measured rows."""
+"""Models of tables beside their usual choices: synthetic data, imputation, prediction, density, …
+
+    python benchmarks/tables.py                                     # all of it, five seeds: hours
+    python benchmarks/tables.py --tasks density prediction --tables titanic mpg --seeds 0 1
+    python benchmarks/tables.py --tasks imputation --methods einet knn --tables penguins
+    python benchmarks/tables.py --rows 500 --tasks density          # a quick look, printed only
+    python benchmarks/tables.py --print                             # the stored rows as tables
+
+Rows of results (table, task, method, metric, value, seed, seconds) go to `results/tables.json`
+after every measurement and replace earlier ones of the same key; `results/tables-machine.json` has
+the machine and the command lines. The tables are read from `$EINET_DATA/tabular`.
+
+What einet is compared and measured with needs packages that are no dependencies of it. SDMetrics
+does not take pandas 3 yet, so that they have an environment of their own:
+
+    python3 -m venv benchmarks/.envs/tables
+    grep -v '^pandas==' constraints.txt > benchmarks/.envs/constraints.txt
+    benchmarks/.envs/tables/bin/pip install -c benchmarks/.envs/constraints.txt -e '.[tables]' \\
+        -r benchmarks/table_tasks/requirements.txt
+    benchmarks/.envs/tables/bin/python benchmarks/tables.py
+
+A method whose package is missing, or that fails on a table, is named as absent, on the screen and
+beside the results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import argparse
+import importlib.util
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
 
-__all__ = ["TITLES", "comparison", "markdown", "number", "scaling"]
-
-Row = dict
-
-# What readers know the implementations by.
-TITLES = {
-    "einet": "`einet`",
-    "libspn": "LibSPN",
-    "libspn-xla": "LibSPN + XLA",
-    "pyjuice": "PyJuice",
-    "spflow-adam": "SPFlow (Adam)",
-    "spflow-em": "SPFlow (EM)",
-    "baseline": "log-domain baseline",
-}
+RESULTS = Path(__file__).parent / "results"
+TASKS = ("density", "prediction", "imputation", "outliers", "latency", "synthetic")
+#: What a method, or a whole task, needs beside einet and scikit-learn.
+_NEEDS = {"miceforest": ("miceforest",), "synthetic": ("sdmetrics", "xgboost")}
 
 
-def comparison(rows: Sequence[Row]) -> str:
-    """Every row, then `einet` against the fastest peer at every point."""
-    measured = markdown(
-        ("implementation", "K", "batch", "threads", "train ms", "forward ms", "peak MiB"),
-        (
-            (
-                row["implementation"],
-                row["K"],
-                row["batch"],
-                row["threads"],
-                number(row["train_ms"]) or row.get("note", ""),
-                number(row["forward_ms"]),
-                number(row["peak_mib"]),
-            )
-            for row in rows
-        ),
-    )
-    parts = [measured]
-    header = ("K", "batch", "threads", "train", "forward", "memory")
-    for title, left_out in (
-        ("Fastest peer divided by `einet` (memory: that of the fastest peer in training):", ()),
-        ("The same with peers as they document themselves, without XLA:", ("libspn-xla",)),
-    ):
-        ratios = list(_ratios([row for row in rows if row["implementation"] not in left_out]))
-        if ratios:
-            parts += [title, markdown(header, ratios)]
-    return "\n\n".join(parts)
+def main() -> None:
+    args = parse_arguments()
+    if args.print:
+        import store
+        from table_tasks.results import published, summary
+
+        print(summary(store.load(args.output)), published(), sep="\n\n")
+        return
+    if args.threads:
+        # Before torch and the libraries of the others are loaded, which read it once.
+        os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    run(args)
 
 
-def scaling(rows: Sequence[Row]) -> str:
-    """Cost per sample of a training step over the batch size."""
-    return markdown(
-        ("K", "batch", "threads", "train ms", "train ms per sample", "peak MiB"),
-        (
-            (
-                row["K"],
-                row["batch"],
-                row["threads"],
-                number(row["train_ms"]) or row.get("note", ""),
-                number(row["train_ms_per_sample"]),
-                number(row["peak_mib"]),
-            )
-            for row in rows
-        ),
-    )
+def run(args: argparse.Namespace) -> None:
+    """Measure what the arguments ask for, and keep each result as soon as it is there."""
+    from table_tasks.results import keep, published, summary
+
+    output = args.output if args.rows is None or args.output != _default() else None
+    absent: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    for task in args.tasks:
+        module = importlib.import_module(f"table_tasks.{task}")
+        for table in [name for name in args.tables or module.TABLES if name in module.TABLES]:
+            for seed in args.seeds:
+                for method in args.methods or module.METHODS:
+                    if method not in module.METHODS or is_absent(task, method, absent):
+                        continue
+                    try:
+                        new = measure(module, task, table, method, seed, args)
+                    except Exception as error:
+                        if method.startswith("einet"):
+                            raise
+                        # What others refuse or fail at is told, and the rest goes on.
+                        what = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+                        absent[f"{method}, {task} of {table}, seed {seed}"] = what[:200]
+                        print(f"{task} {table} {method} seed {seed}: {what[:200]}", flush=True)
+                        new = []
+                    rows += new
+                    keep(output, new, args.device, absent)
+    for name, reason in absent.items():
+        print(f"absent: {name}: {reason}")
+    print(summary(rows))
+    if "synthetic" in args.tasks:
+        print(published())
 
 
-def _ratios(rows: Iterable[Row]) -> Iterable[tuple]:
-    points: dict[tuple[int, int, int], list[Row]] = {}
+def measure(
+    module: Any, task: str, table: str, method: str, seed: int, args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """The rows of one method on one table with one seed."""
+    began, rows = time.perf_counter(), []
+    with warnings.catch_warnings():
+        # Of columns left out and of models that have not converged: each would be said many times.
+        warnings.simplefilter("ignore")
+        for metric, value, seconds in module.measure(table, method, seed, args.rows, args.device):
+            about = {"table": table, "task": task, "method": method, "metric": metric}
+            rows.append({**about, "value": value, "seed": seed, "seconds": round(seconds, 3)})
+    print(f"{task} {table} {method} seed {seed}: {time.perf_counter() - began:.1f} s", flush=True)
     for row in rows:
-        if row["train_ms"] is not None:
-            points.setdefault((row["K"], row["batch"], row["threads"]), []).append(row)
-    for point, candidates in points.items():
-        ours = [row for row in candidates if row["implementation"] == "einet"]
-        peers = [row for row in candidates if row["implementation"] != "einet"]
-        if not ours or not peers:
-            continue
-        trainer = min(peers, key=lambda row: row["train_ms"])
-        runner = min(peers, key=lambda row: row["forward_ms"])
-        yield (
-            *point,
-            _ratio(trainer, ours[0], "train_ms"),
-            _ratio(runner, ours[0], "forward_ms"),
-            _ratio(trainer, ours[0], "peak_mib"),
-        )
+        print(f"    {row['metric']}: {row['value']:.4g}", flush=True)
+    return rows
 
 
-def _ratio(peer: Row, ours: Row, field: str) -> str:
-    return f"{peer[field] / ours[field]:.1f}× ({peer['implementation']})"
+def is_absent(task: str, method: str, absent: dict[str, str]) -> bool:
+    """Whether a package is missing; what for is noted."""
+    for what in (task, method):
+        for package in _NEEDS.get(what, ()):
+            if importlib.util.find_spec(package) is None:
+                absent[what] = f"the package {package} is not installed"
+                return True
+    return False
 
 
-def number(value: float | None) -> str:
-    """Three digits or all of the integer part, whichever is more; empty for None."""
-    if value is None:
-        return ""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _default() -> Path:
+    return RESULTS / "tables.json"
 
 
-def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    cells = [tuple(header), *(tuple(str(cell) for cell in row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-    padded = [
-        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in cells
-    ]
-    lines = ["| " + " | ".join(line) + " |" for line in padded]
-    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    return "\n".join((lines[0], rule, *lines[1:]))
+def parse_arguments() -> argparse.Namespace:
+    from table_tasks.data import TABLES
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    add("--tables", nargs="+", choices=tuple(TABLES), help="those of each task by default")
+    add("--methods", nargs="+", metavar="METHOD", help="those of each task by default")
+    add("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    add("--rows", type=int, help="learn from and ask about so many rows at most; prints only")
+    add("--device", default="cpu", help="where einet learns")
+    add("--threads", type=int, help="of torch and the libraries of the others; all by default")
+    add("--output", type=Path, default=_default())
+    add("--print", action="store_true", help="measure nothing, and print what is stored")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -56,16 +56,17 @@ def recipe_for(rows: int, num_sums: int | None = None, epochs: int | None = None
 
     Example:
         >>> recipe_for(1000).num_sums, recipe_for(30_000).num_sums
-        (16, 64)
+        (32, 64)
     """
-    power = int(np.clip(np.round(np.log2(max(rows, 1)) / 2 - 1), 2, 6))
+    power = int(np.clip(np.round(0.8 * np.log2(max(rows, 1)) - 3.4), 2, 6))
     return Recipe(
         num_sums=2**power if num_sums is None else as_int("num_sums", num_sums, minimum=1),
         epochs=int(np.clip(400_000 // max(rows, 1), 12, 60))
         if epochs is None
         else as_int("epochs", epochs, minimum=1),
         batch_size=int(np.clip(rows // 10, 50, 1000)),
-        patience=5,
+        # Long steps come first, and it is the short ones after them that settle.
+        patience=15,
         validation=0.1 if rows >= 100 else 0.0,
     )
 
@@ -113,8 +114,9 @@ def learn(
     initialize_from_clusters(model, model.as_batch(first, device=None), generator, by)
     model.initialized = True
     known = None if labels is None else torch.from_numpy(labels)
-    # One row for the weights of each sum, and half a row for each leaf: none is ever 0.
-    prior = Prior(sums=1.0, leaves=0.5)
+    # One row for the weights of each sum: none is ever 0. A tenth of one for each leaf: more would
+    # make leaves of few rows too wide for columns that nearly determine one another.
+    prior = Prior(sums=1.0, leaves=0.1)
     optimizer = StochasticEM(cosine(0.5, 0.02), prior)
     history = fit(
         model, rows[train], rows[valid] if len(valid) else None, device=device,

@@ -19,6 +19,9 @@ _MOST_KNOTS, _GROWTH = 33, 0.4
 _BEYOND = 5
 # Knots that lie closer than this share of their range are one.
 _CLOSEST = 1e-9
+# Without a bound, numbers grow at most e-fold for each so many units of z: beyond outermost knots
+# that lie far apart they would grow faster, and means would be those of numbers nobody ever saw.
+_UNITS = 2.0
 # Exponents of float64 end here.
 _FARTHEST = 690.0
 
@@ -35,7 +38,7 @@ class MonotoneMap:
 
     which has an inverse in closed form. Beyond the knots it grows like a logarithm: towards a
     finite bound L as :math:`z_0 + d_0 (x_0 - L) \log\frac{x - L}{x_0 - L}`, and without one, with c
-    the distance of the outermost knot from the median, as
+    the distance of the outermost knot from the median, or :math:`2 / d_n` where that is more, as
     :math:`z_n + d_n c \log(1 + (x - x_n) / c)`, so that numbers far outside stay within reach.
 
     Args:
@@ -169,13 +172,15 @@ class MonotoneMap:
         return k, t, *self._relative(k)
 
     def _scale(self, left: bool) -> float:
-        """The distance on which a tail is nearly straight: to the bound, or to the median."""
+        """The distance on which a tail is nearly straight: to the bound, or about to the median."""
         bound = self.x[0] - self.lower if left else self.upper - self.x[-1]
         if math.isfinite(bound):
             return float(bound)
         middle = float(np.interp(0.0, self.z, self.x))
+        end = 0 if left else -1
         # All knots may lie on one side of z = 0.
-        return float(max(abs(self.x[0 if left else -1] - middle), (self.x[-1] - self.x[0]) / 2))
+        distance = max(abs(self.x[end] - middle), (self.x[-1] - self.x[0]) / 2)
+        return float(max(distance, _UNITS / self.slopes[end]))
 
     def _tail(self, x: np.ndarray, left: bool) -> tuple[np.ndarray, np.ndarray]:
         """How far z lies beyond the outermost knot, and the log of the slope there."""
@@ -263,5 +268,7 @@ def _slopes(x: np.ndarray, z: np.ndarray, lower: float, upper: float) -> np.ndar
         if math.isfinite(distance):
             outside = -abs(z[[end]])
             even = _normal_share(outside) * math.sqrt(2 * math.pi) * np.exp(outside**2 / 2)
-            slopes[end] = np.clip(even[0] / distance, s[end] / 10, 10 * s[end])
+            # Knots that lie close together say little of what lies beyond them, so that the slope
+            # may well be far below theirs: numbers at a bound would be pushed far outside else.
+            slopes[end] = np.clip(even[0] / distance, s[end] / 100, 10 * s[end])
     return slopes / unit

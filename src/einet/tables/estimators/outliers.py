@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +18,10 @@ __all__ = ["EinetOutlierDetector"]
 
 class EinetOutlierDetector(OutlierMixin, TableEstimator):
     """Rows are outliers where the density of their known cells is low.
+
+    It is the density on the model's own scale, on which every column of numbers looks normal: units
+    do not matter, nor how finely a column resolves where most of its numbers lie. A number that its
+    column cannot hold makes a row an outlier for certain.
 
     Args:
         columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
@@ -49,14 +54,14 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
         self.model_ = self._fit_model(data)
-        scores = self.model_.log_prob(data)
+        scores = self._scores(data)
         self.offset_ = float(np.percentile(scores, 100 * share))
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p of the known cells of each row: the lower, the stranger."""
+        """log p of the known cells of each row, on the model's scale: the lower, the stranger."""
         check_is_fitted(self)
-        return self.model_.log_prob(self._checked(X, reset=False))
+        return self._scores(self._checked(X, reset=False))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The same, counted from the threshold: below 0 are outliers."""
@@ -65,3 +70,9 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """1 for inliers, −1 for outliers."""
         return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def _scores(self, data: Any) -> np.ndarray:
+        table = self.model_.table
+        z = torch.from_numpy(table.encode(data, strange="ignore"))
+        scores = self.model_.model.log_prob(z).double().cpu().numpy()
+        return np.where(np.isfinite(table.log_density_change(data)), scores, -np.inf)

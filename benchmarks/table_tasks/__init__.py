@@ -1,0 +1,1 @@
+"""The tasks of the benchmark of tables, one file each; `benchmarks/tables.py` is the command."""
