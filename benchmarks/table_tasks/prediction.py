@@ -74,13 +74,14 @@ class Boosting:
         )
 
     def fit(self, x: pd.DataFrame, y: pd.Series) -> Boosting:
-        self.frame = x
-        self.model.fit(as_categories(x, x), y)
+        coded = as_categories(x, x)
+        self.types = {name: coded[name].dtype for name in categorical(x)}
+        self.model.fit(coded, y)
         self.classes_ = self.model.classes_
         return self
 
     def predict_proba(self, x: pd.DataFrame) -> np.ndarray:
-        return self.model.predict_proba(as_categories(x, self.frame))
+        return self.model.predict_proba(x.astype(self.types))
 
 
 def logistic(x: pd.DataFrame) -> Any:

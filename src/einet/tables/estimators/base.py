@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,11 +56,11 @@ class TableEstimator(BaseEstimator):
         check_is_fitted(self)
         self.model_.save(path)
 
-    def _fit_model(self, frame: Any, columns: Mapping[Any, Any] | None = None) -> TableModel:
+    def _fit_model(self, frame: Any, num_sums: int | None = None) -> TableModel:
         return TableModel.fit(
             frame,
-            {**(self.columns or {}), **(columns or {})},
-            num_sums=self.num_sums,
+            self.columns,
+            num_sums=num_sums if self.num_sums is None else self.num_sums,
             epochs=self.epochs,
             seed=seed_of(self.random_state),
             device=self.device,

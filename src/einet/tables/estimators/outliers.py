@@ -15,6 +15,9 @@ from einet.tables.model import TableModel
 
 __all__ = ["EinetOutlierDetector"]
 
+# With more states, rare rows would have some of their own, and be probable.
+_NUM_SUMS = 8
+
 
 class EinetOutlierDetector(OutlierMixin, TableEstimator):
     """Rows are outliers where the density of their known cells is low.
@@ -24,7 +27,8 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
     column cannot hold makes a row an outlier for certain.
 
     Args:
-        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`; without
+            ``num_sums``, K is 8.
         contamination: The share of training rows that are taken for outliers, at most ½.
 
     Example:
@@ -53,7 +57,7 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         """Learn from rows; ``y`` is ignored."""
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
-        self.model_ = self._fit_model(data)
+        self.model_ = self._fit_model(data, _NUM_SUMS)
         scores = self._scores(data)
         self.offset_ = float(np.percentile(scores, 100 * share))
         return self
