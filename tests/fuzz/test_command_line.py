@@ -166,8 +166,15 @@ def may_replace(line: list[str], before: dict[str, bytes | None], changed: str) 
     return content.startswith(b"\x89PNG") and not is_read and wanted.startswith(place)
 
 
-def test_hostile_command_lines(campaign: Campaign, place: Callable[[Path], None]):
+def test_hostile_command_lines(
+    campaign: Campaign,
+    place: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
     runner = CliRunner()
+    # Outputs named without a folder must not end up beside the source.
+    monkeypatch.chdir(tmp_path)
 
     def case(random: np.random.Generator, folder: Path) -> str:
         place(folder)
