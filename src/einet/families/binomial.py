@@ -6,12 +6,11 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Real
+from jaxtyping import Float
 from torch import Tensor
 
 from einet.families.arithmetic import (
     below_one,
-    clipped,
     from_interval,
     is_whole,
     logit,
@@ -20,8 +19,8 @@ from einet.families.arithmetic import (
     softplus,
     to_interval,
 )
-from einet.families.base import ExponentialFamily, as_bounds
-from einet.families.counting import TruncatedCounts, whole_bounds
+from einet.families.count_family import CountFamily
+from einet.families.counting import TruncatedCounts
 from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper, check_lengths
 from einet.families.log_concave import log_mass_of_beta
@@ -31,7 +30,7 @@ __all__ = ["Binomial"]
 
 
 @register
-class Binomial(ExponentialFamily):
+class Binomial(CountFamily):
     r"""Binomial :math:`p(x) = \binom{n}{x} p^x (1-p)^{n-x}` over {0, …, n}.
 
     T(x) = x, θ = log(p / (1 − p)), A(θ) = n log(1 + exp θ), φ = n p. What is stored is p, whose
@@ -160,18 +159,11 @@ class Binomial(ExponentialFamily):
         p = parameters[..., 0]
         return self._possible(((self.n.to(p) + 1) * p).floor())
 
-    def log_prob_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-    ) -> Float[Tensor, "*batch4"]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, self.n)
-        return self._counts(first, last, parameters[..., 0]).log_mass().to(kind)
+    @property
+    def most(self) -> Tensor | float:
+        return self.n
 
-    def _counts(self, first: Tensor, last: Tensor, p: Tensor) -> TruncatedCounts:
-        """The counts between bounds."""
+    def counts(self, first: Tensor, last: Tensor, p: Tensor) -> TruncatedCounts:
         first, last, p, n = torch.broadcast_tensors(first, last, p, self.n.to(p))
 
         def log_prob(x: Tensor, p: Tensor, n: Tensor) -> Tensor:
@@ -198,39 +190,6 @@ class Binomial(ExponentialFamily):
             flux=lambda x, p, n: (n - x) * p,
             moments_of_all=lambda p, n: (n * p, n * p * (1 - p), p),
         )  # fmt: skip
-
-    def moments_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, self.n)
-        mean, variance = self._counts(first, last, parameters[..., 0]).moments()
-        return mean.to(kind), variance.to(kind)
-
-    def sample_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "*batch4"]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, self.n)
-        drawn = self._counts(first, last, parameters[..., 0]).draw(generator)
-        return clipped(drawn, first, last, kind)
-
-    def mode_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-    ) -> Float[Tensor, "*batch4"]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, self.n)
-        return clipped(self.mode(parameters), first, last, kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None

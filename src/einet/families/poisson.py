@@ -6,19 +6,18 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Real
+from jaxtyping import Float
 from torch import Tensor
 
 from einet.families.arithmetic import (
-    clipped,
     finite,
     from_interval,
     is_whole,
     representable,
     to_interval,
 )
-from einet.families.base import ExponentialFamily, as_bounds
-from einet.families.counting import TruncatedCounts, whole_bounds
+from einet.families.count_family import CountFamily
+from einet.families.counting import TruncatedCounts
 from einet.families.deviance import deviance, stirling_error
 from einet.families.hyper import Numbers, as_hyper
 from einet.families.log_concave import log_mass_of_gamma
@@ -31,7 +30,7 @@ _LARGEST_DRAWN = 1e9
 
 
 @register
-class Poisson(ExponentialFamily):
+class Poisson(CountFamily):
     r"""Poisson :math:`p(x) = \lambda^x e^{-\lambda} / x!` over {0, 1, 2, …}.
 
     T(x) = x, θ = log λ, A(θ) = exp θ, h(x) = 1/x!. What is stored is φ = λ, which is at most 2³².
@@ -119,19 +118,11 @@ class Poisson(ExponentialFamily):
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         return parameters[..., 0].floor()
 
-    def log_prob_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-    ) -> Float[Tensor, "*batch4"]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        rate = parameters[..., 0]
-        first, last = whole_bounds(lower, upper, math.inf)
-        return self._counts(first, last, rate).log_mass().to(kind)
+    @property
+    def most(self) -> Tensor | float:
+        return math.inf
 
-    def _counts(self, first: Tensor, last: Tensor, rate: Tensor) -> TruncatedCounts:
-        """The counts between bounds."""
+    def counts(self, first: Tensor, last: Tensor, rate: Tensor) -> TruncatedCounts:
         first, last, rate = torch.broadcast_tensors(first, last, rate)
 
         def tail(start: Tensor, rate: Tensor, upwards: bool) -> Tensor:
@@ -153,39 +144,6 @@ class Poisson(ExponentialFamily):
             flux=lambda x, rate: rate,
             moments_of_all=lambda rate: (rate, rate, torch.zeros_like(rate)),
         )  # fmt: skip
-
-    def moments_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-    ) -> tuple[Float[Tensor, "*batch4"], Float[Tensor, "*batch4"]]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, math.inf)
-        mean, variance = self._counts(first, last, parameters[..., 0]).moments()
-        return mean.to(kind), variance.to(kind)
-
-    def sample_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "*batch4"]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, self.largest)
-        drawn = self._counts(first, last, parameters[..., 0]).draw(generator)
-        return clipped(drawn, first, last, kind)
-
-    def mode_between(
-        self,
-        lower: Real[Tensor, "*batch"],
-        upper: Real[Tensor, "*batch2"],
-        parameters: Float[Tensor, "*batch3 P"],
-    ) -> Float[Tensor, "*batch4"]:
-        lower, upper, parameters, kind = as_bounds(lower, upper, parameters)
-        first, last = whole_bounds(lower, upper, self.largest)
-        return clipped(self.mode(parameters), first, last, kind)
 
     def random_phi(
         self, shape: tuple[int, ...], generator: torch.Generator | None = None
