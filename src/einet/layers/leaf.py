@@ -19,8 +19,8 @@ from einet.kernels.leaf import PRODUCT, add_centred, add_statistics, centred_val
 from einet.kernels.leaf_kernel import Evidence, FusedEvidence, Out, Pieces
 from einet.kernels.nodes import scale_, scaled
 from einet.layers.base import Visits
+from einet.layers.event_draws import answer_events_
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
-from einet.layers.leaf_draws import answer_events_
 from einet.layers.leaf_events import log_masses, without_events
 from einet.structures import RegionGraph
 

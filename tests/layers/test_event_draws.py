@@ -4,7 +4,7 @@ import torch
 
 import einet
 from einet.data.batch_events import as_events
-from einet.layers.leaf_draws import answer_events_
+from einet.layers.event_draws import answer_events_
 
 CPU = torch.device("cpu")
 
