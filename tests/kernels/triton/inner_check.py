@@ -55,13 +55,16 @@ _ON_CPU: list[Size] = [
     (1, 4, 3, 33), (1, 40, 16, 7, 2), (2, 16, 10, 33), (5, 64, 40, 1, 1),
     # More entries than one block holds.
     (100, 3, 5, 1), (5, 3, 100, 7, 2), (3, 200, 5, 1, 1), (200, 4, 70, 1, 1), (1, 100, 2, 7, 2),
+    # Outputs in two halves.
+    (70, 3, 40, 7, 2), (100, 2, 128, 1, 1),
 ]  # fmt: skip
 _UNARY_ON_CPU: list[Size] = [(3, 10, 1, 33), (1, 16, 1, 7), (40, 3, 1, 1), (70, 100, 1, 1, 1)]
 _EVERY_K = (1, 3, 10, 16, 40, 64)
 _ON_GPU: list[Size] = [
     *((K, K, K, batch) for K, batch in itertools.product(_EVERY_K, (1, 7, 100, 500))),
     *((*size[:3], 100) for size in _ON_CPU if len(set(size[:3])) > 1),
-    (100, 100, 100, 7), (200, 200, 200, 100), (256, 256, 256, 33), (256, 3, 256, 500),
+    (100, 100, 100, 7), (128, 128, 128, 500, 3), (200, 200, 200, 100), (256, 256, 256, 33),
+    (256, 3, 256, 500),
 ]  # fmt: skip
 _UNARY_ON_GPU: list[Size] = [(*size[:3], batch) for size in _UNARY_ON_CPU for batch in (1, 500)]
 # Many sums, for which tiles are cut differently.

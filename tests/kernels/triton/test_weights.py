@@ -129,7 +129,7 @@ def test_step_sizes(step_size: float, device: str) -> None:
 
 
 @on_devices
-@pytest.mark.parametrize("options", [1, 9, 5000])
+@pytest.mark.parametrize("options", [1, 9, 5000, 17_000])
 def test_normalize(options: int, device: str) -> None:
     generator = torch.Generator().manual_seed(0)
     weight = random_weights(2, 3, options, generator=generator).to(device)

@@ -79,7 +79,9 @@ def _forward_tiles(num: int, outputs: int, right: int, batch: int, precision: st
         block = 128 if precision == "medium" else 64
         return {**tiles, "B_BLOCK": block, "num_warps": 4, "STAGES": 3}
     if K <= 128:
-        return {**tiles, "B_BLOCK": 64, "num_warps": 8, "STAGES": 2}
+        # A program has a multiprocessor for itself: few of them are better cut smaller.
+        block = 64 if num * triton.cdiv(batch, 64) >= 256 else 32
+        return {**tiles, "B_BLOCK": block, "num_warps": 8, "STAGES": 3}
     return {**tiles, "B_BLOCK": 32, "num_warps": 8, "STAGES": 1}
 
 
@@ -132,7 +134,7 @@ def _forward(
 
 def is_narrow(outputs: int, edges: EinsumEdges) -> bool:
     """Whether a tile holds the entries of a child better than the outputs."""
-    return 4 * outputs <= edges.num_left and max(edges.num_left, edges.num_right) <= 64
+    return 4 * outputs <= edges.num_left and max(edges.num_left, edges.num_right) <= 128
 
 
 def narrow_tiles(edges: EinsumEdges) -> dict:
@@ -140,7 +142,7 @@ def narrow_tiles(edges: EinsumEdges) -> dict:
         "LEFT": padded(edges.num_left),
         "RIGHT": padded(edges.num_right),
         "B_BLOCK": 16 if edges.num_left > 16 else 32,
-        "num_warps": 4 if edges.num_left > 32 else 2,
+        "num_warps": 8 if edges.num_left > 64 else 4 if edges.num_left > 32 else 2,
     }
 
 

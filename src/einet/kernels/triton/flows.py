@@ -16,6 +16,7 @@ from torch import Tensor
 
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton.einsum import EinsumEdges, is_narrow, narrow_tiles
+from einet.kernels.triton.flows_halves import backward_halves, halves_tiles
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded, split
 
 __all__ = ["add_up", "backward"]
@@ -44,8 +45,11 @@ def backward(
     """
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
+    halves = halves_tiles(outputs, edges.num_right)
     if is_narrow(outputs, edges):
         kernel, tiles = _backward_narrow, narrow_tiles(edges)
+    elif halves is not None:
+        kernel, tiles = backward_halves, halves
     else:
         kernel, tiles = _backward, _backward_tiles(num, outputs, edges.num_right, batch, precision)
         if tiles["TURNED"]:

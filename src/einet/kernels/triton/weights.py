@@ -18,6 +18,9 @@ from einet.kernels.update import RELATIVE_FLOOR
 
 __all__ = ["normalize", "statistics", "step"]
 
+# So many weights of one sum are held by a program at a time; with more it is slower on an H200.
+_MOST_HELD = 4096
+
 
 def statistics(
     nodes: Nodes,
@@ -86,6 +89,8 @@ def _reduce(
 def _reduce_tiles(num: int, outputs: int, right: int, batch: int) -> dict:
     """Sizes of tiles, as measured on an H200."""
     K = min(padded(outputs), 64)
+    if 64 < outputs <= 128 and right % 32 == 0:
+        return dict(K_BLOCK=128, I_BLOCK=4, J_BLOCK=32, B_BLOCK=64, num_warps=8, STAGES=1)
     if K <= 16 and right <= 16:
         if num * batch >= 1 << 19:
             return dict(K_BLOCK=K, I_BLOCK=2, J_BLOCK=16, B_BLOCK=32, num_warps=1, STAGES=3)
@@ -169,20 +174,23 @@ def normalize(
     With ``totals``, those of sums without any flow or pseudo-count stay as they are.
     """
     num, outputs, options = weight.shape
-    block = min(4096, triton.next_power_of_2(options))
+    # A sum whose weights a program holds is read once, others twice.
+    block = min(_MOST_HELD, triton.next_power_of_2(options))
     # Several short sums for a program: one of a few numbers would be over before it has begun.
     rows = max(1, 1024 // block)
     _normalize[(triton.cdiv(num * outputs, rows),)](
         weight, weight if totals is None else totals, weight if pseudo is None else pseudo,
         num * outputs, options, outputs, 0 if totals is None else totals.shape[1],
-        TOTALS=totals is not None, PRIOR=pseudo is not None, ROWS=rows, BLOCK=block, num_warps=4,
+        TOTALS=totals is not None, PRIOR=pseudo is not None, HELD=block >= options,
+        ROWS=rows, BLOCK=block, num_warps=4,
     )  # fmt: skip
 
 
 @triton.jit
 def _normalize(
     weight, totals, pseudo, num_rows, length, num_outputs, blocks,
-    TOTALS: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    TOTALS: tl.constexpr, PRIOR: tl.constexpr, HELD: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     there = row < num_rows
@@ -200,8 +208,12 @@ def _normalize(
         if PRIOR:
             flow += tl.load(pseudo).to(tl.float32)
         factor = tl.where(flow > 0, factor, 1.0)
-    for start in range(0, length, BLOCK):
-        at = start + tl.arange(0, BLOCK)[None, :]
-        here = there[:, None] & (at < length)
-        w = tl.load(weight + at, mask=here, other=0.0)
-        tl.store(weight + at, w * factor[:, None], mask=here)
+    if HELD:
+        at = tl.arange(0, BLOCK)[None, :]
+        tl.store(weight + at, total * factor[:, None], mask=there[:, None] & (at < length))
+    else:
+        for start in range(0, length, BLOCK):
+            at = start + tl.arange(0, BLOCK)[None, :]
+            here = there[:, None] & (at < length)
+            w = tl.load(weight + at, mask=here, other=0.0)
+            tl.store(weight + at, w * factor[:, None], mask=here)
