@@ -33,6 +33,9 @@ def join(
 
 def log_sum(joint: Float[Tensor, "parts batch"]) -> Float[Tensor, " batch"]:
     """log Σ exp over parts: log p(x), with a gradient of 0 and not NaN where all are −∞."""
+    if joint.shape[0] == 1 and not joint.requires_grad:
+        # Of most models: on a GPU the rest takes longer to launch than to compute.
+        return joint[0]
     possible = joint.amax(0) > -torch.inf
     total = torch.logsumexp(torch.where(possible, joint, 0.0), 0)
     return torch.where(possible, total, -torch.inf)
@@ -42,6 +45,8 @@ def responsibilities(
     joint: Float[Tensor, "parts batch"], log_prior: Float[Tensor, " parts"] | None = None
 ) -> Float[Tensor, "parts batch"]:
     """The probability of each part given x; where all are −∞ the prior, or 0 if none is given."""
+    if joint.shape[0] == 1 and log_prior is None:
+        return (joint > -torch.inf).to(joint.dtype)
     possible = joint.amax(0) > -torch.inf
     instead = torch.zeros_like(joint) if log_prior is None else log_prior.exp().unsqueeze(-1)
     return torch.where(possible, torch.softmax(torch.where(possible, joint, 0.0), 0), instead)

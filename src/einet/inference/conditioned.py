@@ -155,7 +155,8 @@ class Conditioned(ABC):
             )
 
     def _impossible_rows(self) -> list[int]:
-        return (self.exact_log_evidence == -torch.inf).nonzero().flatten().tolist()
+        # Looked through here: a GPU would be waited for twice, and has other things to do.
+        return (self.exact_log_evidence.cpu() == -torch.inf).nonzero().flatten().tolist()
 
     @property
     def result_dtype(self) -> torch.dtype:

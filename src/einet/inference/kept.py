@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-__all__ = ["Kept", "room_on"]
+__all__ = ["Kept", "Parameters", "room_on"]
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ class Kept:
 
     def __init__(self, model: nn.Module, room: int) -> None:
         self._model, self._room = model, room
-        self._results = _Results(parameter_versions(model))
+        self._results = _Results(Parameters(model))
 
     def get(self, name: str) -> Any:
         """The result of that name; None if there is none, or if parameters have changed since."""
@@ -74,34 +74,55 @@ class Kept:
 
     def _current(self) -> _Results:
         """The results of the parameters as they are now."""
-        results, versions = self._results, parameter_versions(self._model)
-        if results.versions != versions:
+        results = self._results
+        if not results.parameters.are_the_same():
             # A new object: threads that still write to the old one do no harm.
-            results = self._results = _Results(versions)
+            results = self._results = _Results(Parameters(self._model))
         return results
 
 
 class _Results:
     """Results of the parameters in one state."""
 
-    def __init__(self, versions: list[tuple[int, int]]) -> None:
-        self.versions = versions
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
         self.values: dict[str, Any] = {}
         self.sizes: dict[str, int] = {}
 
 
-def parameter_versions(model: nn.Module) -> list[tuple[int, int]]:
-    """Where each parameter lies and how often torch has seen it change.
+class Parameters:
+    """The parameters of a model in one state: where each lies, and how often it has changed.
 
-    Tensors made in inference mode are not watched; whoever changes those asks for a new posterior.
+    Every question asks several times whether they are still the same, so that the way through the
+    modules, which takes longer, is gone once. Tensors made in inference mode are not watched;
+    whoever changes those asks for a new posterior.
+
+    Example:
+        >>> module = nn.Linear(2, 3)
+        >>> parameters = Parameters(module)
+        >>> parameters.are_the_same()
+        True
+        >>> _ = nn.init.zeros_(module.bias)
+        >>> parameters.are_the_same()
+        False
     """
-    versions, rest = [], [model]
-    # Every question asks: ``model.parameters()`` takes several times as long in deep circuits.
-    while rest:
-        module = rest.pop()
-        for tensor in module._parameters.values():
-            if tensor is not None:
-                version = -1 if tensor.is_inference() else tensor._version
-                versions.append((tensor.data_ptr(), version))
-        rest += [child for child in module._modules.values() if child is not None]
-    return versions
+
+    def __init__(self, model: nn.Module) -> None:
+        self._seen: list[tuple[dict[str, Any], str, torch.Tensor, int]] = []
+        self._versions: list[tuple[torch.Tensor, int]] = []
+        rest = [model]
+        while rest:
+            module = rest.pop()
+            for name, tensor in module._parameters.items():
+                if tensor is not None:
+                    self._seen.append((module._parameters, name, tensor, tensor.data_ptr()))
+                    if not tensor.is_inference():
+                        self._versions.append((tensor, tensor._version))
+            rest += [child for child in module._modules.values() if child is not None]
+
+    def are_the_same(self) -> bool:
+        """Whether every parameter is the same tensor, at the same place, with the same numbers."""
+        for parameters, name, tensor, place in self._seen:
+            if parameters.get(name) is not tensor or tensor.data_ptr() != place:
+                return False
+        return all(tensor._version == version for tensor, version in self._versions)

@@ -48,6 +48,8 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
         of_einet, within = mean_and_variance(leaves.leaf, leaves.flow)
         if leaves.events is not None:
             _put_moments_(of_einet, within, leaves, leaves.events)
+        if leaves.alone and isinstance(rows, slice) and rows == slice(0, len(mean)):
+            return of_einet, within
         if leaves.alone:
             mean[rows], variance[rows] = of_einet, within
             continue
@@ -77,21 +79,30 @@ def mean_and_variance(
 
 def _moments_of_leaves(leaf: LeafLayer) -> Moments:
     """A number for each variable, and first and second moments about it of all leaf densities."""
-    means, variances = {}, {}
-    like = leaf.leaf_blocks[0].stored
-    middle = like.new_zeros(leaf.num_variables, dtype=torch.float64)
-    count = torch.zeros_like(middle)
-    for block in leaf.leaf_blocks:
+    blocks = leaf.leaf_blocks
+    middle = blocks[0].stored.new_zeros(leaf.num_variables, dtype=torch.float64)
+    variables = [block.group.variables[block.columns].reshape(-1) for block in blocks]
+    means, variances, centres = [], [], []
+    for block in blocks:
         stored, family = block.stored.detach().double(), block.family
-        means[block], variances[block] = family.mean(stored), family.variance(stored)
-        variables = block.group.variables[block.columns].reshape(-1)
-        middle.index_add_(0, variables, means[block].mean(0))
-        count.index_add_(0, variables, torch.ones_like(variables, dtype=torch.float64))
-    middle /= count
+        means.append(family.mean(stored))
+        variances.append(family.variance(stored))
+        centres.append(means[-1].mean(0))
+    if sum(map(len, variables)) == leaf.num_variables:
+        # One leaf for each variable, as in a hidden tree: there is nothing to average.
+        for which, centre in zip(variables, centres, strict=True):
+            middle[which] = centre
+    else:
+        count = torch.zeros_like(middle)
+        for which, centre in zip(variables, centres, strict=True):
+            middle.index_add_(0, which, centre)
+            count.index_add_(0, which, torch.ones_like(centre))
+        middle /= count
+        centres = [middle[which] for which in variables]
     moments = {}
-    for block in leaf.leaf_blocks:
-        first = means[block] - middle[block.group.variables[block.columns].reshape(-1)]
-        moments[block] = torch.stack([first, variances[block] + first**2])
+    for number, block in enumerate(blocks):
+        first = means[number] - centres[number]
+        moments[block] = torch.stack([first, variances[number] + first**2])
     return middle, moments
 
 

@@ -75,6 +75,9 @@ class Circuit(nn.Module):
         self.trees = nn.ModuleList(find_trees(layers))
         # Now rather than when it is asked for: threads would have to wait for each other there.
         self._passed_by = self._find_passed_by()
+        self._parts = {fused: self._find_parts(fused) for fused in (False, True)}
+        #: Whether every layer is within what the fused kernels can do.
+        self.fits_kernels = self._find_fit()
 
     def repeated(self, times: int) -> Circuit:
         """As many copies of this circuit in one, their roots the last nodes of the top.
@@ -124,9 +127,7 @@ class Circuit(nn.Module):
             precision=self.precision,
         )
 
-    @property
-    def fits_kernels(self) -> bool:
-        """Whether every layer is within what the fused kernels can do."""
+    def _find_fit(self) -> bool:
         layers = self.sum_layers
         inside = all(layer.num_outputs <= layer.most_entries for layer in layers)
         # What lies below a sum over outer products is an operand of it.
@@ -160,6 +161,9 @@ class Circuit(nn.Module):
 
     def parts(self, fused: bool) -> list[tuple[slice, LinearTree | None]]:
         """The layers, bottom up: one by one, or all of a tree where the fused kernels serve it."""
+        return self._parts[fused]
+
+    def _find_parts(self, fused: bool) -> list[tuple[slice, LinearTree | None]]:
         trees: list[LinearTree] = list(self.trees) if fused else []  # type: ignore[arg-type]
         starts = {tree.slots.start: tree for tree in trees}
         parts: list[tuple[slice, LinearTree | None]] = []

@@ -46,7 +46,8 @@ def expectations(
         parts, pieces = blocks(n, flow.shape[-1], size, 8 * block_bytes(flow.device))
         for piece in pieces:
             for part in parts:
-                p = flow[block.leaves[part]][:, :, piece].double()
+                rows = block.rows.view(flow, part)
+                p = (flow[block.leaves[part]] if rows is None else rows)[:, :, piece].double()
                 sums = torch.bmm(factors[part], p).unflatten(1, (count, s))
                 sums = sums.transpose(0, 1).flatten(1, 2)
                 total[:, :, piece].index_add_(1, variables[part].reshape(-1), sums)

@@ -18,6 +18,7 @@ positive, such errors add up instead of averaging out.
 # pyright: reportGeneralTypeIssues=false
 
 import os
+from functools import cache
 
 import triton
 import triton.language as tl
@@ -48,6 +49,7 @@ TINY = tl.constexpr(1.1754943508222875e-38)
 _INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true"))
 
 
+@cache
 def padded(size: int) -> int:
     """The side of a tile that holds so many entries; tensor cores take 16 at least."""
     return max(16, int(triton.next_power_of_2(size)))
