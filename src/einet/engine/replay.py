@@ -5,9 +5,10 @@ Python. So the launches of a step are recorded once and replayed. What changes f
 read from memory at fixed places: the rows, their labels and weights, the step size, and a prior's
 pseudo-counts. A batch smaller than the one recorded is filled up with rows of weight 0.
 
-The first call of a kind runs as it is (and compiles kernels), the second one is recorded. Whenever
-a parameter has moved elsewhere in memory (``.to``, loading, a new optimiser), recordings are
-dropped and made anew. They keep the memory that their call needs; :func:`forget` gives it back.
+The first call of a kind runs as it is, the second one is recorded. Kernels are compiled before the
+first, all at once (:mod:`einet.engine.rehearsal`). Whenever a parameter has moved elsewhere in
+memory (``.to``, loading, a new optimiser), recordings are dropped and made anew. They keep the
+memory that their call needs; :func:`forget` gives it back.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from einet.data.batch import Batch, check_no_events
+from einet.engine.rehearsal import rehearse
 from einet.engine.statistics import EinetStatistics
 
 if TYPE_CHECKING:
@@ -252,6 +254,8 @@ class _Recording:
         self._load(batch)
         self._calls += 1
         with _on(self.batch.x.device):
+            if self._calls == 1:
+                rehearse(_make, self._kind, model, self.batch, self.size, self._prior)
             if self._calls == 2:
                 self._record(model)
             if self._graph is None:
@@ -289,6 +293,16 @@ class _Recording:
             )
             return
         self._graph = graph
+
+
+def _make(kind: str, model: Any, batch: Batch, size: Tensor, prior: PseudoCounts | None) -> None:
+    """A call as it will be recorded, for the sake of the kernels that it launches."""
+    if kind == "step":
+        model.step_(batch, size, prior)
+    elif kind == "expect":
+        model.expect_(batch, EinetStatistics.zeros(model))
+    else:
+        model.piece_log_prob(batch)
 
 
 def _put(place: Any, number: float | Tensor) -> None:
