@@ -18,6 +18,7 @@ from einet.data.batch import as_batch
 from einet.engine import autograd
 from einet.kernels import dispatch
 from einet.layers import Circuit
+from einet.layers.tree import LinearTree
 from tests.budgets import limit
 from tests.kernels.triton.leaf_check import interpreted
 from tests.learning.complete import Complete
@@ -298,6 +299,37 @@ def test_gradients_equal_those_of_float64(same: bool, cut: bool, monkeypatch):
         assert other.grad is not None
         torch.testing.assert_close(some.grad.double(), other.grad, rtol=1e-4, atol=2e-4)
     assert (rows.grad[:, 5] == 0).all()  # type: ignore[index]
+
+
+@interpreted
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_many_entries_are_served_alike(monkeypatch):
+    """Leaves and sums both, by the kernels of wide trees; those serve thousands of entries too."""
+    chain = torch.randn(40, 1, generator=torch.manual_seed(0)) + torch.randn(40, 5).cumsum(1) / 9
+    tree = einet.chow_liu(chain, information="gaussian")
+    model = einet.Einet(tree, einet.Gaussian(), 66, sums="linear")
+    x = chain[:3].clone()
+    x[2, 1] = NAN
+    exact = copy.deepcopy(tracked(model.initialize(chain))).double()
+    served, empty_values = [], Circuit.empty_values
+
+    def noted(*arguments: Any) -> Any:
+        served.append(empty_values(*arguments))
+        return served[-1]
+
+    assert Circuit(tree, 300, 300, 1, "linear").fits_kernels
+    monkeypatch.setattr(Circuit, "empty_values", noted)
+    rows, exact_rows = x.clone().requires_grad_(), x.double().requires_grad_()
+    with dispatch.backend("triton"):
+        model.log_prob(rows).sum().backward()
+    assert [values.fused for values in served] == [True]
+    assert any(isinstance(layer, LinearTree) for layer in served[0].kept)
+    exact.log_prob(exact_rows).sum().backward()
+    mine, others = [rows, *model.parameters()], [exact_rows, *exact.parameters()]
+    for some, other in zip(mine, others, strict=True):
+        assert some.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(some.grad.double(), other.grad, rtol=1e-4, atol=2e-4)
 
 
 @interpreted
