@@ -54,11 +54,23 @@ def test_copies_have_shapes_and_places_of_their_own(monkeypatch: pytest.MonkeyPa
     assert rows.x is shared
 
 
-def test_what_cannot_be_rehearsed_is_left_alone() -> None:
+def test_what_cannot_be_rehearsed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def call(x: torch.Tensor) -> None:
+        calls.append(x)
         raise IndexError("astray")
 
+    calls: list[torch.Tensor] = []
+    monkeypatch.setattr(pytest.importorskip("triton").knobs.runtime, "interpret", False)
     assert rehearsal.rehearse(call, torch.ones(())) == 0
+    assert len(calls) == 1
+
+
+def test_nothing_is_compiled_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    knobs = pytest.importorskip("triton").knobs
+    monkeypatch.setattr(knobs.runtime, "interpret", True)
+    made = []
+    assert rehearsal.rehearse(made.append, torch.ones(3)) == 0
+    assert made == []
 
 
 def test_whoever_waits_is_told(

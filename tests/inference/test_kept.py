@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import einet
 from einet.inference import kept
-from einet.inference.kept import Kept
+from einet.inference.kept import Kept, Parameters
 from einet.inference.posterior import Posterior
 from einet.kernels.dispatch import backend
 from tests.oracle import NAN, close, random_model, random_rows
@@ -220,6 +220,34 @@ def test_in_inference_mode():
         posterior = model.given(x)
         assert posterior.mean().equal(expected)
     assert posterior.variance().equal(make().given(x).variance())
+
+
+def _in_place(model: nn.Linear) -> None:
+    nn.init.zeros_(model.bias)
+
+
+def _elsewhere(model: nn.Linear) -> None:
+    model.double()
+
+
+def _another(model: nn.Linear) -> None:
+    model.weight = nn.Parameter(model.weight.detach())
+
+
+def _computed(model: nn.Linear) -> None:
+    nn.utils.parametrize.register_parametrization(model, "weight", nn.Identity())
+
+
+@pytest.mark.parametrize("change", [_in_place, _elsewhere, _another, _computed])
+def test_every_change_of_a_parameter_is_seen(change: Callable[[nn.Linear], None]):
+    inner = nn.Linear(2, 3)
+    model = nn.Sequential(nn.Sequential(inner), nn.Identity())
+    parameters = Parameters(model)
+    inner.weight.sum().backward()
+    assert parameters.are_the_same()
+    change(inner)
+    assert not parameters.are_the_same()
+    assert Parameters(model).are_the_same()
 
 
 # -- results by name -------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ def rehearse(call: Callable[..., object], *arguments: Any) -> int:
 
 def _noted(call: Callable[..., object], *arguments: Any) -> list[Noted]:
     """The kernels of a call that this process has not compiled yet."""
+    from triton import knobs
+
+    if knobs.runtime.interpret:
+        # There is nothing to compile, and launches could not be kept from being made.
+        return []
     copies = _copied(arguments)
     with _noting() as noted, backend("triton"), torch.no_grad():
         call(*copies)

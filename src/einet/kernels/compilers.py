@@ -27,7 +27,7 @@ Noted = tuple[Any, str]
 # A kernel that lies in Triton's cache is there sooner; one that is compiled takes longer.
 _FOUND = 0.1
 # Fewer are as soon compiled here.
-_FEWEST = 3
+_FEWEST = 2
 # Seconds until copies that have compiled nothing more are given up: a kernel takes one or two.
 _LONGEST = 60.0
 

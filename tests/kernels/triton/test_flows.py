@@ -8,7 +8,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from einet.kernels.triton import flows
+from einet.kernels.triton import flows, flows_halves
 from tests.kernels.triton.inner_check import (
     EinsumCase,
     close,
@@ -67,6 +67,19 @@ def _same(one: Tensor, two: Tensor) -> bool:
 @on_sizes
 def test_sizes(device: str, size: tuple[int, ...], unary: bool) -> None:
     Backward(EinsumCase(size, unary, device)).check()
+
+
+@pytest.mark.parametrize("room", [100 << 10, 164 << 10, 227 << 10])
+def test_halves_fit_shared_memory(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 outputs' u twice, and of weights on their way; smaller GPUs take another kernel."""
+    monkeypatch.setattr(flows_halves, "_shared_memory", lambda device: room)
+    tiles = flows_halves.halves_tiles(128, 128, torch.empty(0))
+    if tiles is None:
+        assert room == 100 << 10
+        return
+    u = 4 * 2 * 2 * tiles["HALF"] * tiles["B_BLOCK"]
+    weights = 4 * tiles["HALF"] * tiles["J_BLOCK"] * 2 * (tiles["STAGES"] - 1)
+    assert u + weights + 4096 <= room
 
 
 @on_precisions

@@ -45,7 +45,7 @@ def backward(
     """
     num, outputs, _ = weight.shape
     batch = nodes.v.shape[-1]
-    halves = halves_tiles(outputs, edges.num_right)
+    halves = halves_tiles(outputs, edges.num_right, weight)
     if is_narrow(outputs, edges):
         kernel, tiles = _backward_narrow, narrow_tiles(edges)
     elif halves is not None:

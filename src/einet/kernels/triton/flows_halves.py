@@ -7,8 +7,13 @@ each an operand that tensor cores find in shared memory.
 
 # pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
+from functools import cache
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from einet.kernels.triton.products import TINY, dot, padded
 
@@ -18,12 +23,26 @@ __all__ = ["backward_halves", "halves_tiles"]
 _HALF = 64
 
 
-def halves_tiles(outputs: int, right: int) -> dict | None:
-    """Sizes of tiles, as measured on an H200; None for layers that are not served."""
-    if not _HALF < outputs <= 2 * _HALF or not 32 < right <= 2 * _HALF:
+def halves_tiles(outputs: int, right: int, like: Tensor) -> dict | None:
+    """Sizes of tiles, as measured on an H200; None for layers, and GPUs, that are not served."""
+    stages = _stages(_shared_memory(like.device))
+    if not _HALF < outputs <= 2 * _HALF or not 32 < right <= 2 * _HALF or stages == 0:
         return None
-    tiles = {"HALF": _HALF, "J_BLOCK": padded(right), "B_BLOCK": 64, "STAGES": 3}
+    tiles = {"HALF": _HALF, "J_BLOCK": padded(right), "B_BLOCK": 64, "STAGES": stages}
     return tiles | {"num_warps": tiles["J_BLOCK"] // 16}
+
+
+def _stages(room: int) -> int:
+    """How many tiles of weights are on their way at a time in so many bytes of shared memory."""
+    return 3 if room >= 200 << 10 else 2 if room >= 132 << 10 else 0
+
+
+@cache
+def _shared_memory(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1 << 20
+    active: Any = triton.runtime.driver.active
+    return active.utils.get_device_properties(device.index)["max_shared_mem"]
 
 
 @triton.jit

@@ -89,8 +89,6 @@ def _reduce(
 def _reduce_tiles(num: int, outputs: int, right: int, batch: int) -> dict:
     """Sizes of tiles, as measured on an H200."""
     K = min(padded(outputs), 64)
-    if 64 < outputs <= 128 and right % 32 == 0:
-        return dict(K_BLOCK=128, I_BLOCK=4, J_BLOCK=32, B_BLOCK=64, num_warps=8, STAGES=1)
     if K <= 16 and right <= 16:
         if num * batch >= 1 << 19:
             return dict(K_BLOCK=K, I_BLOCK=2, J_BLOCK=16, B_BLOCK=32, num_warps=1, STAGES=3)
