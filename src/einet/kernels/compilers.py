@@ -128,12 +128,15 @@ class NamedDriver:
         self._target = target
 
     def get_current_device(self) -> int:
+        """There is one."""
         return 0
 
     def get_current_stream(self, device: int) -> int:
+        """Nothing will run in it."""
         return 0
 
     def get_current_target(self) -> Any:
+        """What to compile for."""
         return self._target
 
 

@@ -54,6 +54,7 @@ def backward_halves(
     UNARY: tl.constexpr, PRECISION: tl.constexpr,
     HALF: tl.constexpr, J_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
+    """One sum for a block of samples; the arguments are those of ``flows._backward``."""
     tl.static_assert(not UNARY, "a constant has one entry, and takes another kernel")
     blocks = tl.cdiv(B, B_BLOCK)
     row = tl.program_id(0) // blocks
