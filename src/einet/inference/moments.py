@@ -41,15 +41,16 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
     Each changes the mean by its share of the difference, so that nothing cancels for data far from
     the origin.
     """
-    mean = torch.zeros_like(posterior.evidence.x, dtype=torch.float64)
-    variance, weight = torch.zeros_like(mean), mean.new_zeros(len(mean), 1)
+    everything, totals = slice(0, len(posterior)), None
     for leaves in posterior.weighted_leaves():
         rows, share = leaves.rows, leaves.share.unsqueeze(-1)
         of_einet, within = mean_and_variance(leaves.leaf, leaves.flow)
         if leaves.events is not None:
             _put_moments_(of_einet, within, leaves, leaves.events)
-        if leaves.alone and isinstance(rows, slice) and rows == slice(0, len(mean)):
+        if leaves.alone and isinstance(rows, slice) and rows == everything:
             return of_einet, within
+        totals = _no_moments(posterior) if totals is None else totals
+        mean, variance, weight = totals
         if leaves.alone:
             mean[rows], variance[rows] = of_einet, within
             continue
@@ -60,7 +61,14 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
         mean[rows] += away * (share / after)
         variance[rows] += share * within + between
         weight[rows] = after
+    mean, variance, _ = _no_moments(posterior) if totals is None else totals
     return mean, variance
+
+
+def _no_moments(posterior: Conditioned) -> tuple[Tensor, Tensor, Tensor]:
+    """Means, variances and weights of rows, before any Einet was taken in."""
+    mean = torch.zeros_like(posterior.evidence.x, dtype=torch.float64)
+    return mean, torch.zeros_like(mean), mean.new_zeros(len(mean), 1)
 
 
 def mean_and_variance(
