@@ -129,6 +129,6 @@ def step_(
     counts /= sums
     reached = total > 0
     # On a GPU it is cheaper to choose everywhere than to wait for an answer.
-    if weight.device.type != "cpu" or not bool(reached.all()):
+    if weight.is_cuda or not bool(reached.all()):
         counts = torch.where(reached, counts, weight)
     weight.lerp_(counts, step_size.to(weight) if isinstance(step_size, Tensor) else step_size)

@@ -83,7 +83,7 @@ def next_parameters(
         before, after = (_seen(each.double(), origin) for each in (old, new))
         keep = keep & ~_falls(family, before, after, statistic)
     # On a GPU it is cheaper to choose everywhere than to wait for an answer.
-    if keep.device.type == "cpu" and bool(keep.all()):
+    if not keep.is_cuda and bool(keep.all()):
         return new
     return torch.where(keep, new, old)
 
@@ -99,7 +99,7 @@ def _falls(
     first, second = (_objective(family, parameters, statistic) for parameters in (before, after))
     lower = ~(second >= first) & first.isfinite()
     # Mostly there is none, and then nobody need know how exact that is.
-    if lower.device.type == "cpu" and not bool(lower.any()):
+    if not lower.is_cuda and not bool(lower.any()):
         return lower.unsqueeze(-1)
     error = sum(
         _objective(family, parameters, statistic, of_terms=True) for parameters in (before, after)
