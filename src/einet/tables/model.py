@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from einet._checks import as_int
 from einet.learning.history import History
@@ -17,7 +17,7 @@ from einet.models.record import FormatError
 from einet.storage import load, load_metadata
 from einet.tables.evidence import as_evidence
 from einet.tables.frames import as_rows
-from einet.tables.learning import learn
+from einet.tables.learning import learn, recipe_for, split
 from einet.tables.posterior import TablePosterior
 from einet.tables.schema import Table
 
@@ -60,6 +60,8 @@ class TableModel:
 
     #: How the model was learnt; None for one that was not, or came from a file.
     history: History | None = None
+    #: The rows that it was validated on rather than learnt from, ascending; None as above.
+    validation_rows: Int[np.ndarray, " valid"] | None = None
     _source: TableSource | None = None
 
     def __init__(self, model: Model, table: Table) -> None:
@@ -103,6 +105,8 @@ class TableModel:
         )
         answer = cls(model.cpu(), table)
         answer.history = history
+        share = recipe_for(len(z), num_sums, epochs).validation
+        answer.validation_rows = split(len(z), share, seed)[1].numpy()
         return answer
 
     # -- questions -------------------------------------------------------------------------------
