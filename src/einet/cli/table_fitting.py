@@ -74,7 +74,7 @@ def fit(
     with spoken_warnings():
         logs = model.log_prob(frame)
     is_valid = np.zeros(len(frame), dtype=bool)
-    is_valid[model.validation_rows] = True
+    is_valid[np.asarray(model.validation_rows)] = True
     parts = {"training": logs[~is_valid], "validation": logs[is_valid]}
     means = {name: float(part.mean()) for name, part in parts.items() if len(part)}
     if as_json:

@@ -64,8 +64,9 @@ def _log_slopes(table: Table, data: Any, name: Any) -> Float[np.ndarray, " rows"
     """What the log density of a column's cells on the model's scale lacks of that of the cells."""
     if name not in data.columns:
         return 0.0
-    one = FewRows({name: data.get_column(name)}, len(data)) if isinstance(data, FewRows) else None
-    return table.log_density_change(data.select(name) if one is None else one)
+    if isinstance(data, FewRows):
+        return table.log_density_change(FewRows({name: data.get_column(name)}, len(data)))
+    return table.log_density_change(data.select(name))
 
 
 def _without(model: TableModel, z: Tensor, variables: list[int]) -> Float[np.ndarray, " rows"]:
