@@ -205,8 +205,12 @@ def _pandas_array(cells: np.ndarray, kind: CellType) -> Any:
         cells = cells.astype(object)
         cells[missing] = pd.NA
     if kind.is_whole:
-        whole = [None if gone else int(cell) for cell, gone in zip(cells, missing, strict=True)]
-        cells = np.array(whole, dtype=object if missing.any() else np.int64)
+        whole = [
+            None if gone else _integer(cell, kind)
+            for cell, gone in zip(cells, missing, strict=True)
+        ]
+        plain = not missing.any() and native.lower() in _NATIVE.values()
+        cells = np.array(whole, dtype=native.lower() if plain else object)
     if native == "category":
         return pd.Categorical(cells)
     dtype = _dtype_of(native)
@@ -252,11 +256,19 @@ def _python_objects(cells: np.ndarray, kind: CellType) -> list[Any]:
     if kind.is_temporal:
         return [None if np.isnan(cell) else _moment(float(cell), kind) for cell in cells]
     if kind.is_whole:
-        return [None if _is_missing(cell) else int(cell) for cell in cells]
+        return [None if _is_missing(cell) else _integer(cell, kind) for cell in cells]
     return [
         None if _is_missing(cell) else cell.item() if isinstance(cell, np.generic) else cell
         for cell in cells
     ]
+
+
+def _integer(cell: Any, kind: CellType) -> int:
+    """A whole number, within what its type can hold: floats near the end of it lie beyond."""
+    if kind.native == "object" or kind.name.lower() not in _NATIVE.values():
+        return int(cell)
+    ends = np.iinfo(kind.name.lower())
+    return min(max(int(cell), int(ends.min)), int(ends.max))
 
 
 def _moment(number: float, kind: CellType) -> Any:

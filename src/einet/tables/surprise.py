@@ -51,8 +51,8 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
         variables = list(table.variables(name))
         # The first of them says whether there is a number: it is known where the cell is.
         news = cells[:, variables[0]].copy()
-        both = ~missing[:, variables].any(1)
-        if len(variables) > 1 and both.any():
+        both = np.flatnonzero(~missing[:, variables].any(1))
+        if len(variables) > 1 and len(both):
             news[both] = _without(model, z[both], variables)
         # Where the others are impossible already, this cell is no news.
         news = np.where(np.isnan(news), 0.0, news) - _log_slopes(table, data, name)
