@@ -6,6 +6,7 @@ Every number is a mean over the seeds that were measured; rows that come later c
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -155,10 +156,14 @@ def _of_topic(topic: Topic, rows: Sequence[Row]) -> list[str]:
     title = f"{topic.title} ({_counted(sorted(seeds))}):"
     parts = [title, markdown(head, lines)]
     if topic.better is not None and len(methods) > 1:
-        parts.append(_standing(topic, some, methods))
+        parts.append(_wrapped(_standing(topic, some, methods)))
     if topic.task == "synthetic" and "Trend" in topic.metrics:
-        parts.append(_quoted(some))
+        parts.append(_wrapped(_quoted(some)))
     return parts
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 110, break_on_hyphens=False)
 
 
 def _compared(topic: Topic, rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:

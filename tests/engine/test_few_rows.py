@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import einet
+from einet.engine import few_rows as module
 from einet.engine.few_rows import MOST_ROWS, few_passes
 from einet.kernels.dispatch import backend
 from tests.oracle import close
@@ -115,7 +116,10 @@ def test_changed_parameters_change_the_answers():
     close(model.log_prob(x), expected)
 
 
-def test_who_is_not_served():
+def test_who_is_not_served(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "_MOST_ENTRIES", 8)
+    assert few_passes(_model()) is None
+    monkeypatch.undo()
     model = _model()
     graph = einet.random_trees(5, 1, 1)
     others = [

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ROWS", "FewPasses", "UpwardFew", "few_passes", "few_roots"]
 
-#: More rows than these are faster in torch.
+#: More rows than these go by torch, and so do models of more entries in all their nodes: there the
+#: arithmetic takes longer than calling it, and torch bounds its memory.
 MOST_ROWS = 8
+_MOST_ENTRIES = 1 << 17
 
 
 def few_roots(einet: Layers, batch: Batch) -> Float[Tensor, "classes batch"] | None:
@@ -146,7 +148,10 @@ class FewPasses:
     @classmethod
     def of(cls, einet: Layers) -> FewPasses | None:
         """Those of a model as it is now; None where it has other sums or leaves."""
-        circuit, leaf = einet.circuit, FewLeafLayer.of(einet.leaf)
+        circuit = einet.circuit
+        if circuit.num_body * circuit.width > _MOST_ENTRIES:
+            return None
+        leaf = FewLeafLayer.of(einet.leaf)
         if leaf is None or circuit.width != einet.num_leaves or circuit.num_top != 1:
             return None
         sums = []
