@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -97,3 +98,20 @@ def test_questions_follow_the_model(model: einet.TableModel):
     assert again.query(text).value == before
     other.model = model.model
     assert other.query(text).value == before
+
+
+def test_threads_that_ask_one_model(model: einet.TableModel):
+    """They share what is kept of its parameters, and answer bit by bit as one does."""
+    frame = _holes(12, seed=2)
+    rows = [frame.iloc[[n]] for n in range(len(frame))]
+
+    def answers(row: pd.DataFrame) -> tuple:
+        full = model.impute(row)
+        text = f"P(sex=f | height<{full['height'][0]:.3f})"
+        return (*full.iloc[0].tolist(), float(model.log_prob(row)[0]), model.query(text).value)
+
+    expected = [answers(row) for row in rows]
+    fresh = copy.deepcopy(model.model)
+    model = einet.TableModel(fresh, model.table)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(answers, rows)) == expected

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ROWS", "FewLeaves", "FewPosterior"]
 
-#: More rows than these go by torch. Posteriors ask it for more than log densities do, and so these are
-#: more than in the engine.
+#: More rows than these go by torch. Posteriors take more operations there than log densities do: so
+#: these are more than in the engine.
 MOST_ROWS = 32
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from einet._checks import shown
 from einet.tables.cells import CellType, instant
 from einet.tables.constraints import Constraint, Interval, Pieces, Values, union
-from einet.tables.few_cells import FewRows
+from einet.tables.few_cells import FewCells, FewRows
 from einet.tables.frames import as_rows
 from einet.tables.schema import Table
 
@@ -45,6 +45,9 @@ class Evidence:
         """What log densities of the model lack of those of the table, for each row."""
         return np.zeros(len(self.z)) if self.find_log_change is None else self.find_log_change()
 
+
+# Values that are the same whatever frame they come in.
+_PLAIN = (str, bool, int, float)
 
 #: How many alternatives evidence may have: spikes of several columns multiply.
 _MOST_ALTERNATIVES = 4096
@@ -81,11 +84,11 @@ def as_evidence(table: Table, given: Any) -> Evidence:
                 raise ValueError(f"given[{column!r}] is {shown(value)}, which no cell can be")
             choices.append(found)
         elif value is not None:
-            cells[column] = [value]
+            cells[column] = value
     z = np.full((1, table.num_variables), np.nan)
     change = None
     if cells:
-        frame = as_rows(cells, "given")[0]
+        frame = _one_row(cells)
         z, change = table.encode(frame, strange="refuse"), partial(table.log_density_change, frame)
     count = math.prod(len(choice) for choice in choices)
     if count > _MOST_ALTERNATIVES:
@@ -95,6 +98,14 @@ def as_evidence(table: Table, given: Any) -> Evidence:
         for parts in product(*choices)
     ]
     return Evidence(z, joined, table.backend, change)
+
+
+def _one_row(cells: Mapping[Any, Any]) -> Any:
+    """One row of cells as a frame; of plain values it needs no library."""
+    if all(type(value) in _PLAIN for value in cells.values()):
+        objects = {name: value if value == value else None for name, value in cells.items()}
+        return FewRows({name: FewCells([value]) for name, value in objects.items()}, 1)
+    return as_rows({name: [value] for name, value in cells.items()}, "given")[0]
 
 
 def as_pieces(table: Table, column: Any, value: Any) -> Pieces:

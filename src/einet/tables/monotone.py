@@ -96,6 +96,16 @@ class MonotoneMap:
         for name, values in derived.items():
             object.__setattr__(self, name, values)
 
+    # Pickles hold no more than the map itself, so that those of earlier releases can be read.
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
     @classmethod
     def fit(
         cls,
