@@ -166,6 +166,6 @@ def test_hostile_csv(campaign: Campaign):
             table.decode(z)
         return f"{damage}: read"
 
-    report = campaign.run("hostile_csv", case, cases=120)
-    if report.tried >= 100:
-        assert report.answers["none: read"] > 5
+    report = campaign.run("hostile_csv", case, cases=60)
+    if report.tried >= 60:
+        assert report.answers["none: read"] > 3

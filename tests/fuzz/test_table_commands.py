@@ -190,5 +190,5 @@ def test_hostile_table_commands(
             assert not [name for name in new if ".tmp" in name or ".part" in name], line
         return f"{line[0]}: {result.exit_code}"
 
-    report = campaign.run("hostile_table_commands", case, 60)
+    report = campaign.run("hostile_table_commands", case, 20)
     assert any(answer.endswith(": 0") for answer in report.answers)
