@@ -1,4 +1,4 @@
-"""The tables and sentences about speed in README.md and docs/, written from the stored results.
+"""The tables and sentences about measurements in README.md and docs/, from the stored results.
 
     python benchmarks/pages.py
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import cpu_text
 import gpu_text
+import table_text
 import tree_text
 from cpu_rows import load
 
@@ -22,7 +23,7 @@ __all__ = ["BLOCKS", "PAGES", "renew", "renewed"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "tables.md")
 
 
 def _wrapped(text: str) -> str:
@@ -44,6 +45,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "trees-queries": lambda: tree_text.queries(_stored("trees-cuda")),
     "cpu-table": lambda: cpu_text.table(_stored("cpu")),
     "cpu-scaling": lambda: _wrapped(cpu_text.scaling_summary(_stored("cpu-scaling"))),
+    "tables-results": lambda: table_text.results(_stored("tables")),
     "cpu-agreement": lambda: cpu_text.agreement(_stored("cpu"), _stored("cpu-scaling")),
 }
 

@@ -33,7 +33,9 @@ ATTACKS = {
     "extremes": "families on data at the ends of what floats can hold, learnt by EM",
     "misuse": "calls of public functions with hostile arguments",
     "damaged_image_files": "image files, archives and arrays, damaged or lying about their size",
+    "hostile_csv": "csv files with odd quotes, text and numbers, ragged, damaged, or very wide",
     "hostile_command_lines": "command lines with hostile paths and numbers",
+    "hostile_table_commands": "the same for tables, with hostile questions",
 }
 
 

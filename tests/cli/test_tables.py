@@ -70,6 +70,11 @@ def test_fit_from_a_pipe_and_in_json(folder, tmp_path):
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert (said["rows"], said["epochs"], said["model"]) == (300, 1, str(path))
+    # Rows that were learnt from, and those that were held back, are told of as what they are.
+    model, frame = TableModel.load(path), pandas.read_csv(io.BytesIO(content))
+    assert (said["training_rows"], said["validation_rows"]) == (270, 30)
+    both = 270 * said["training_mean_log_prob"] + 30 * said["validation_mean_log_prob"]
+    assert both == pytest.approx(model.log_prob(frame).sum())
     again = run("fit", folder / "people.csv", "-o", path)
     assert again.exit_code == 2
     assert "is there already; --force replaces it" in again.output

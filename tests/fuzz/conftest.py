@@ -17,5 +17,5 @@ def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Campaign:
         seconds=option("--fuzz-seconds"),
         seed=option("--fuzz-seed"),
         only=option("--fuzz-case"),
-        results=Path(results) if results else None,
+        results=Path(results).resolve() if results else None,
     )

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import einet
 from einet.inference import entropy as module
@@ -173,3 +173,58 @@ def test_too_many_states_are_refused():
 def test_no_rows():
     model = random_model(einet.random_trees(2, depth=1, replicas=1), einet.Bernoulli(), 2)
     assert model.given(torch.empty(0, 2)).entropy(0).shape == (0,)
+
+
+_CUTS = [(0.1, None), (None, 0.9), (0.3, 0.30001)]
+
+
+@pytest.mark.parametrize("ends", _CUTS, ids=str)
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_densities_that_an_event_cuts_off(name: str, ends: tuple[float | None, float | None]):
+    """Against a fixed rule of Gauss over the density, divided by what it adds up to."""
+    families = [CONTINUOUS[name], einet.Categorical(3)]
+    model = einet.Einet(einet.random_trees(2, 1, 1), families, 3, dtype=torch.float64)
+    lowest, highest = {"Gaussian": (-40.0, 60.0), "Beta": (1e-12, 1 - 1e-12)}.get(name, (1e-12, 60))
+    lower, upper = (
+        other if end is None else end for end, other in zip(ends, (lowest, highest), strict=True)
+    )
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    edges = np.linspace(lower, upper, 81)
+    half = np.diff(edges)[:, None] / 2
+    x = (edges[:-1, None] + half * (nodes + 1)).reshape(-1)
+    rows = torch.tensor(np.stack([x, np.ones_like(x)], 1))
+    p = model.log_prob(rows).exp().numpy()
+    share = (half * weights).reshape(-1)
+    p /= (p * share).sum()
+    posterior = model.given([[NAN, 1.0]], where={0: einet.between(*ends)})
+    value, error = posterior.entropy(0, with_error=True)
+    close(value, [(share * special.entr(p)).sum()], rtol=1e-7, atol=1e-7)
+    assert float(error) < 1e-6
+
+
+def test_rows_with_intervals_of_their_own():
+    families = [einet.Gaussian(), einet.Categorical(3), einet.Gaussian()]
+    model = random_model(einet.random_trees(3, 1, 2), families, 3)
+    ends = [(0.0, 1.0), (-1.0, 0.5)]
+    where = {0: einet.between(*zip(*ends, strict=True))}
+    every = model.given(torch.full((2, 3), NAN), where=where)
+    for row, (lower, upper) in enumerate(ends):
+        alone = model.given(where={0: einet.between(lower, upper)})
+        close(every.entropy(0)[row], alone.entropy(0)[0])
+        close(every.mutual_information(0, 1)[row], alone.mutual_information(0, 1)[0], atol=1e-8)
+
+
+def test_information_of_a_variable_that_an_event_cuts_off():
+    """I(X; C) = H(C) − E[H(C | X)], with a fixed rule of Gauss over the interval."""
+    families = [einet.Gaussian(), einet.Categorical(3)]
+    model = random_model(einet.random_trees(2, 1, 2), families, 3)
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    x = torch.full((200, 2), NAN, dtype=torch.float64)
+    x[:, 0] = torch.from_numpy(0.5 * nodes - 0.5)
+    p = model.log_prob(x).exp().numpy() * weights
+    given = model.given(x).probabilities(1).numpy()
+    marginal = (p / p.sum()) @ given
+    expected = special.entr(marginal).sum() - (p / p.sum()) @ special.entr(given).sum(1)
+    posterior = model.given(where={0: einet.between(-1.0, 0.0)})
+    for pair in ((0, 1), (1, 0)):
+        close(posterior.mutual_information(*pair), [expected], rtol=1e-6, atol=1e-9)

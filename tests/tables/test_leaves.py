@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from einet.tables.leaves import _means_behind
+from einet.tables.leaves import means_behind
 from einet.tables.monotone import MonotoneMap
 
 _VALUES = np.random.default_rng(0).gamma(2.0, 10.0, 500)
@@ -24,7 +24,7 @@ _SCALES = {
 def test_means(name: str, ends: tuple[float, float]):
     scale = _SCALES[name]
     mean, deviation = np.array([0.0, -2.0, 1.5, 0.3]), np.array([1.0, 0.2, 0.01, 2.0])
-    found = _means_behind(scale, mean, deviation, ends)
+    found = means_behind(scale, mean, deviation, ends)
     for m, d, value in zip(mean, deviation, found, strict=True):
         assert value == pytest.approx(_integrated(scale, m, d, ends), rel=1e-8), (m, d)
 
@@ -52,6 +52,6 @@ def _integrated(scale: MonotoneMap, m: float, d: float, ends: tuple[float, float
 
 def test_far_out_all_lies_at_the_end():
     scale = _SCALES["unbounded"]
-    found = _means_behind(scale, np.array([0.0]), np.array([0.01]), (5.0, 5.0))
+    found = means_behind(scale, np.array([0.0]), np.array([0.01]), (5.0, 5.0))
     assert found[0] == pytest.approx(scale.inverse(np.array([5.0]))[0])
     assert special.ndtr(-500.0) == 0

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 import einet
 from einet.tables import TableModel, TableWarning
@@ -200,3 +201,14 @@ def test_strange_evidence(model: TableModel):
 def test_a_frame_without_anything_to_learn():
     with pytest.raises(ValueError, match="something to learn from"):
         TableModel.fit(pd.DataFrame({"a": [1, 1, 1]}))
+
+
+def test_validation_rows_are_those_that_learning_held_back(model: TableModel):
+    history, rows = model.history, model.validation_rows
+    assert history is not None
+    assert rows is not None
+    assert len(rows) == 40
+    z = torch.from_numpy(model.table.encode(FRAME, strange="ignore", seed=0))
+    assert history.best_epoch is not None
+    measured = history.valid[history.best_epoch]
+    assert float(model.model.log_prob(z[rows]).mean()) == pytest.approx(measured, abs=1e-4)

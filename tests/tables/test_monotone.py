@@ -1,6 +1,7 @@
 """Maps to a normal scale: they ascend, have an inverse and the slope that they say."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -98,3 +99,12 @@ def test_a_map_comes_back_from_plain_values():
         MonotoneMap.from_dict({**scale.to_dict(), "slopes": (-scale.slopes).tolist()})
     with pytest.raises(ValueError, match="enclose"):
         MonotoneMap.from_dict({**scale.to_dict(), "lower": 1e9})
+
+
+def test_pickles_hold_the_map_alone():
+    scale = MonotoneMap.fit(np.random.default_rng(0).gamma(2.0, size=200), lower=0.0)
+    assert set(scale.__getstate__()) == {"x", "z", "slopes", "lower", "upper"}
+    again = pickle.loads(pickle.dumps(scale))
+    x = np.array([0.1, 1.0, 30.0, np.nan])
+    np.testing.assert_array_equal(again.forward(x), scale.forward(x))
+    np.testing.assert_array_equal(again.log_slope(x), scale.log_slope(x))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from einet.cli.console import as_device, say
 from einet.cli.table_files import check_files, new_figure, save_plot, say_json, spoken_warnings
 from einet.tables import TableModel
@@ -70,7 +72,11 @@ def fit(
         plot_training(history, figure.subplots())
         save_plot(figure, plot)
     with spoken_warnings():
-        mean = float(model.log_prob(frame).mean())
+        logs = model.log_prob(frame)
+    is_valid = np.zeros(len(frame), dtype=bool)
+    is_valid[np.asarray(model.validation_rows)] = True
+    parts = {"training": logs[~is_valid], "validation": logs[is_valid]}
+    means = {name: float(part.mean()) for name, part in parts.items() if len(part)}
     if as_json:
         say_json(
             {
@@ -78,11 +84,14 @@ def fit(
                 "columns": frame.shape[1],
                 "epochs": len(history),
                 "seconds": round(seconds, 3),
-                "mean_log_prob": mean,
+                **{f"{name}_rows": len(part) for name, part in parts.items()},
+                **{f"{name}_mean_log_prob": mean for name, mean in means.items()},
                 "model": str(output),
             }
         )
         return
     rows, columns_there = frame.shape
     say(f"{rows:,} rows of {columns_there} columns, {len(history)} epochs in {seconds:.1f} s")
-    say(f"mean log-likelihood {mean:.4f} nats; wrote {output}")
+    for name, mean in means.items():
+        say(f"mean log-likelihood of {len(parts[name]):,} {name} rows {mean:.4f} nats")
+    say(f"wrote {output}")

@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from einet._memory import fitting
 from einet.data.batch import Batch, check_no_events
 from einet.engine import autograd
+from einet.engine.few_rows import few_roots
 from einet.engine.m_step import check_canonical, m_step, update_log_weights
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
@@ -182,6 +183,9 @@ class Passes(Layers):
         """log p(x | c) of every class (float64), with gradients where those are asked for."""
         if self.is_tracked(batch) and len(batch):
             return autograd.class_roots(self, batch)
+        few = few_roots(self, batch)
+        if few is not None:
+            return few
         parts = [self.upward(batch[rows])[1] for rows in self.pieces(len(batch))]
         nothing = self.log_class_prior.new_empty(self.num_classes, 0, dtype=torch.float64)
         return torch.cat(parts, 1) if parts else nothing
@@ -190,6 +194,9 @@ class Passes(Layers):
         """log p(x), or log p(x, c) of labelled rows (float64); gradients as in class_roots."""
         if self.is_tracked(batch) or not len(batch):
             return log_sum(join(self.class_roots(batch), self.log_class_prior, batch.labels))
+        few = few_roots(self, batch)
+        if few is not None:
+            return log_sum(join(few, self.log_class_prior, batch.labels))
         return torch.cat([self.piece_log_prob(batch[rows]) for rows in self.pieces(len(batch))])
 
     @torch.no_grad()

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned
+from einet.inference.cut_leaves import alike_rows
 from einet.inference.mixtures import Mixtures, is_discrete
 from einet.inference.quadrature import Estimate, integrate_entropy
 from einet.inference.states import families_of, marginal_of_states
 from einet.layers.leaf_events import IntervalPairs, event_pairs
 
-__all__ = ["check_error", "check_no_event", "count_states", "entropy"]
+__all__ = ["check_error", "count_states", "entropy"]
 
 # Cells of a table of states made at a time, and the most states that are worth adding up.
 _CELLS_AT_ONCE = 1 << 22
@@ -50,7 +51,7 @@ def entropy(
     That of a discrete variable is an exact sum, and 0 where the variable is observed. That of a
     continuous one is the integral :math:`-\int p(x_d \mid e) \log p(x_d \mid e)\, dx_d`, found by
     quadrature to about eight digits; it may be negative, and is −∞ where the variable is observed.
-    Where it has an event of its own, its density is cut off, and it is refused.
+    Where it has an event of its own, it is over what the event leaves of the density.
 
     Args:
         variable: The number of a variable.
@@ -112,22 +113,14 @@ def _of_density(posterior: Conditioned, variable: int) -> Estimate:
     value = torch.zeros(len(posterior), dtype=torch.float64, device=device)
     error = torch.zeros_like(value)
     variables = torch.tensor([variable], device=device)
-    check_no_event(posterior, variable)
-    for rows, mixtures in Mixtures.pieces(posterior, variables, _BYTES_EACH):
-        found, _ = integrate_entropy(mixtures, _TOLERANCE)
-        value[rows], error[rows] = found
+    for alike in alike_rows(posterior, [variable]):
+        some = posterior if alike is None else posterior.at(alike)
+        for rows, mixtures in Mixtures.pieces(some, variables, _BYTES_EACH):
+            found, _ = integrate_entropy(mixtures, _TOLERANCE)
+            which = rows if alike is None else alike[rows]
+            value[which], error[which] = found
     known = posterior.evidence.mask[:, variable]
     return Estimate(value.masked_fill(known, -torch.inf), error.masked_fill(known, 0.0))
-
-
-def check_no_event(posterior: Conditioned, variable: int) -> None:
-    """Raise if a continuous variable has an event: its density is cut off then."""
-    events = posterior.evidence.events
-    if events is not None and variable in events.all_variables:
-        raise ValueError(
-            f"variable {variable} is continuous and has an event: there is no integral yet over a "
-            "density that is cut off"
-        )
 
 
 def count_states(posterior: Conditioned, variable: int, most: int = _MOST_STATES) -> int:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from einet._memory import chunks
 from einet.inference.conditioned import Conditioned
-from einet.inference.entropy import check_error, check_no_event, count_states, entropy
+from einet.inference.cut_leaves import alike_rows
+from einet.inference.entropy import check_error, count_states, entropy
 from einet.inference.mixtures import Mixtures, densities, is_discrete
 from einet.inference.quadrature import Estimate, Rule, cautious, integrate_entropy, of_states
 from einet.layers import LeafBlock
@@ -54,8 +55,8 @@ def mutual_information(
               \log \frac{p(x_i = a, x_j = b \mid e)}{p(x_i = a \mid e)\, p(x_j = b \mid e)}
 
     It is 0 where they are independent, and where one of them is observed. Of two discrete variables
-    it is an exact sum. Where one is continuous, its sum is an integral, found by quadrature; one
-    that has an event of its own is refused.
+    it is an exact sum. Where one is continuous, its sum is an integral, found by quadrature; with
+    an event of its own, over what that leaves of its density.
 
     Without i and j all pairs are asked: with each value of each variable as further evidence, one
     pass up and down finds the distributions of all others.
@@ -126,6 +127,13 @@ def _between(
     shape = (len(posterior), count, count)
     value = torch.zeros(shape, dtype=torch.float64, device=device)
     error = torch.zeros_like(value)
+    alike = alike_rows(posterior, [v for v in variables if not discrete[v]])
+    if len(alike) > 1:
+        # Points lie where a density is cut off, which must be the same place in all rows.
+        for rows in alike:
+            assert rows is not None
+            value[rows], error[rows] = _between(posterior.at(rows), others, variables)
+        return Estimate(value, error)
     # Points are chosen for all rows of a piece together; few rows need few of them.
     for rows in chunks(len(posterior), "values", _bytes_each(variables), device):
         some = posterior.at(rows) if rows.stop - rows.start < len(posterior) else posterior
@@ -154,7 +162,6 @@ def _bytes_each(variables: Sequence[int]) -> int:
 
 
 def _rule(posterior: Conditioned, variable: int) -> Rule:
-    check_no_event(posterior, variable)
     chosen = torch.tensor([variable], device=posterior.model.device)
     mixtures = Mixtures(list(posterior.weighted_leaves()), chosen, len(posterior))
     return integrate_entropy(mixtures, _TOLERANCE, _PANELS)[1]

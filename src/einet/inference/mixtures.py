@@ -168,8 +168,12 @@ class Mixtures:
                 sums = torch.bmm(values.transpose(1, 2), part.posterior(pairs, piece))
                 self._add(total, part, pairs, piece, sums)
         for part in self.cut:
-            _check_cut(of, densities)
-            total[part.place][:, part.rows] += part.densities(points[part.place])
+            if of is up_to and part.is_alike:
+                found = part.up_to_points(points[part.place])
+            else:
+                _check_cut(of, densities)
+                found = part.densities(points[part.place])
+            total[part.place][:, part.rows] += found
         return total / self._weight.unsqueeze(1)
 
     def _cut(

@@ -83,7 +83,8 @@ def integrate_entropy(
     """−∫ p(x) log p(x) dx of one variable for each row, and the points it was found at.
 
     Args:
-        mixtures: The marginal of one continuous variable.
+        mixtures: The marginal of one continuous variable; where it has an event, all rows have the
+            same.
         tolerance: The error to aim at; where it is out of reach, the estimate says so.
         panels: How many to begin with.
     """
@@ -147,6 +148,7 @@ def _log_peak(mixtures: Mixtures) -> Float[Tensor, ""]:
     for part in {part.block: part for part in mixtures.parts}.values():
         stored, family = part.stored(), part.kind.at(part.column)
         peaks.append(family.log_prob(family.mode(stored), stored).max())
+    peaks += [part.log_peak() for part in mixtures.cut]
     return torch.stack(peaks).max()
 
 
@@ -156,9 +158,15 @@ def _first_panels(
     """Panels that reach from the least to the largest value that any leaf has to offer."""
     blocks = {part.block: part for part in mixtures.parts}
     levels = [leaf_quantiles(part, _LEVELS)[1].reshape(-1) for part in blocks.values()]
+    levels += [part.quantiles(_LEVELS).reshape(-1) for part in mixtures.cut]
     ordered = torch.cat(levels).sort().values
     ranks = torch.linspace(0, len(ordered) - 1, count + 1, device=ordered.device).round().long()
-    ends = ordered[ranks].unique()
+    ends = ordered[ranks]
+    if mixtures.cut:
+        # A density that is cut off does not fall to nothing at its ends.
+        bounds = torch.tensor(mixtures.cut[0].ends, dtype=ends.dtype, device=ends.device)
+        ends = torch.cat([ends, bounds[bounds.isfinite()]])
+    ends = ends.unique()
     if len(ends) == 1:
         ends = torch.cat([ends.nextafter(ends - 1), ends.nextafter(ends + 1)])
     return ends[:-1], ends[1:]

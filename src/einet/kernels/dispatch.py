@@ -1,5 +1,8 @@
 """Which arithmetic a layer uses: fused Triton kernels for float32 on CUDA, torch for all else.
 
+A few rows in float64 on a CPU may go by numpy, where calling torch would take most of the time: see
+:mod:`einet.engine.few_rows`.
+
 Triton is imported only once it is needed. Both give the same results up to rounding.
 """
 
@@ -16,7 +19,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_ENTRIES", "MOST_OUTER", "Backend", "Precision", "backend", "fused", "warn_of_size"]
+__all__ = [
+    "MOST_ENTRIES",
+    "MOST_OUTER",
+    "Backend",
+    "Precision",
+    "backend",
+    "fused",
+    "in_numpy",
+    "warn_of_size",
+]
 
 Backend = Literal["auto", "torch", "triton"]
 Precision = Literal["highest", "high", "medium"]
@@ -53,6 +65,11 @@ def fused(like: Tensor) -> bool:
     if chosen == "auto":
         return like.is_cuda and _installed()
     return chosen == "triton"
+
+
+def in_numpy(like: Tensor) -> bool:
+    """Whether numpy serves a few rows of a model with parameters like this tensor."""
+    return like.dtype == torch.float64 and like.device.type == "cpu" and _chosen.get() == "auto"
 
 
 def warn_of_size(entries: int, classes: int) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from einet.tables.model import TableModel
 from einet.tables.posterior import TablePosterior
+from einet.tables.query import Answer, AskedColumn, Mass, QueryError, Source, ask
 from einet.tables.schema import Table, TableWarning
 from einet.tables.specification import Column
+from einet.tables.surprise import cell_surprise
 
 if TYPE_CHECKING:
     from einet.tables.estimators import (
@@ -20,16 +22,23 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Answer",
+    "AskedColumn",
     "Column",
     "EinetClassifier",
     "EinetDensity",
     "EinetImputer",
     "EinetOutlierDetector",
     "EinetRegressor",
+    "Mass",
+    "QueryError",
+    "Source",
     "Table",
     "TableModel",
     "TablePosterior",
     "TableWarning",
+    "ask",
+    "cell_surprise",
 ]
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from einet.tables.few_cells import FewCells
+
 __all__ = ["CellType", "cell_type", "instant", "numbers_of", "objects_of", "single"]
 
 #: Microseconds in what dates and times may be whole numbers of, coarsest first.
@@ -117,6 +119,8 @@ def cell_type(series: Any, column: Any) -> CellType:
 
 def numbers_of(series: Any, kind: CellType, column: Any) -> Float[np.ndarray, " rows"]:
     """A column as float64, NaN where missing; dates and times in the units of ``kind``."""
+    if isinstance(series, FewCells):
+        return _few_numbers(series.objects, kind, column)
     if kind.is_temporal:
         return _microseconds(series, kind, column) / kind.per_unit
     import narwhals.stable.v2 as nw
@@ -127,20 +131,34 @@ def numbers_of(series: Any, kind: CellType, column: Any) -> Float[np.ndarray, " 
         if isinstance(series.dtype, nw.Decimal):
             series = series.cast(nw.Float64())
         numbers = np.asarray(series.to_numpy(), dtype=np.float64)
+    return _finite(numbers, column)
+
+
+def _few_numbers(cells: list[Any], kind: CellType, column: Any) -> Float[np.ndarray, " rows"]:
+    """The same of cells that are objects."""
+    if kind.is_temporal:
+        instants = [instant(cell, kind, column) for cell in cells]
+        return np.array(instants, dtype=np.float64) / kind.per_unit
+    return _finite(np.array([_number(cell, column) for cell in cells], dtype=np.float64), column)
+
+
+def _finite(numbers: Float[np.ndarray, " rows"], column: Any) -> Float[np.ndarray, " rows"]:
+    """The numbers, none of which may be infinite or too large for its square to be one."""
+    if not (np.abs(numbers) > _LARGEST).any():
+        return numbers
     if bool(np.isinf(numbers).any()):
         row = int(np.isinf(numbers).argmax())
         raise ValueError(f"column {column!r} must hold finite numbers, got infinity in row {row}")
-    if bool((np.abs(numbers) > _LARGEST).any()):
-        raise ValueError(
-            f"column {column!r} must hold numbers up to {_LARGEST:g}, got {np.nanmax(numbers):g}"
-        )
-    return numbers
+    raise ValueError(
+        f"column {column!r} must hold numbers up to {_LARGEST:g}, got {np.nanmax(numbers):g}"
+    )
 
 
 def objects_of(series: Any, column: Any) -> np.ndarray:
     """A column as Python's own text, numbers and flags; None where missing."""
     cells = np.empty(len(series), dtype=object)
-    cells[:] = [None if cell is None else plain(cell, column) for cell in _cells(series)]
+    objects = series.objects if isinstance(series, FewCells) else _cells(series)
+    cells[:] = [None if cell is None else plain(cell, column) for cell in objects]
     return cells
 
 

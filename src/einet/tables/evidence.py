@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,8 @@ from jaxtyping import Float
 from einet._checks import shown
 from einet.tables.cells import CellType, instant
 from einet.tables.constraints import Constraint, Interval, Pieces, Values, union
-from einet.tables.frames import as_frame
+from einet.tables.few_cells import FewCells, FewRows
+from einet.tables.frames import as_rows
 from einet.tables.schema import Table
 
 __all__ = ["Evidence", "as_evidence", "as_pieces"]
@@ -27,17 +29,25 @@ class Evidence:
 
     Attributes:
         z: Encoded cells, NaN where unknown.
-        log_change: What log densities of the model lack of those of the table, for each row.
         alternatives: Events by variable, of which exactly one holds; one without any events where
             only cells are known.
         backend: The library that answers are frames of.
+        find_log_change: What tells :attr:`log_change`, which few questions need; without, it is 0.
     """
 
     z: Float[np.ndarray, "rows variables"]
-    log_change: Float[np.ndarray, " rows"]
     alternatives: list[dict[int, Any]]
     backend: str
+    find_log_change: Callable[[], Float[np.ndarray, " rows"]] | None = None
 
+    @property
+    def log_change(self) -> Float[np.ndarray, " rows"]:
+        """What log densities of the model lack of those of the table, for each row."""
+        return np.zeros(len(self.z)) if self.find_log_change is None else self.find_log_change()
+
+
+# Values that are the same whatever frame they come in.
+_PLAIN = (str, bool, int, float)
 
 #: How many alternatives evidence may have: spikes of several columns multiply.
 _MOST_ALTERNATIVES = 4096
@@ -53,8 +63,13 @@ def as_evidence(table: Table, given: Any) -> Evidence:
             empty dict, is one row of which nothing is known.
     """
     if given is not None and not _is_one_row(given):
-        frame, backend = as_frame(given, "given")
-        return Evidence(table.encode(frame), table.log_density_change(frame), [{}], backend)
+        frame, backend = as_rows(given, "given")
+        z, change = table.encode(frame), partial(table.log_density_change, frame)
+        if not isinstance(frame, FewRows):
+            # The frame is the user's, who may change it before log densities are asked for.
+            found = change()
+            return Evidence(z, [{}], backend, lambda: found)
+        return Evidence(z, [{}], backend, change)
     cells: dict[Any, Any] = {}
     choices: list[list[dict[int, Any]]] = []
     for column, value in dict(given or {}).items():
@@ -69,12 +84,12 @@ def as_evidence(table: Table, given: Any) -> Evidence:
                 raise ValueError(f"given[{column!r}] is {shown(value)}, which no cell can be")
             choices.append(found)
         elif value is not None:
-            cells[column] = [value]
+            cells[column] = value
     z = np.full((1, table.num_variables), np.nan)
-    change = np.zeros(1)
+    change = None
     if cells:
-        frame = as_frame(cells, "given")[0]
-        z, change = table.encode(frame, strange="refuse"), table.log_density_change(frame)
+        frame = _one_row(cells)
+        z, change = table.encode(frame, strange="refuse"), partial(table.log_density_change, frame)
     count = math.prod(len(choice) for choice in choices)
     if count > _MOST_ALTERNATIVES:
         raise ValueError(f"given makes {count} alternatives, more than {_MOST_ALTERNATIVES}")
@@ -82,7 +97,15 @@ def as_evidence(table: Table, given: Any) -> Evidence:
         {variable: event for part in parts for variable, event in part.items()}
         for parts in product(*choices)
     ]
-    return Evidence(z, change, joined, table.backend)
+    return Evidence(z, joined, table.backend, change)
+
+
+def _one_row(cells: Mapping[Any, Any]) -> Any:
+    """One row of cells as a frame; of plain values it needs no library."""
+    if all(type(value) in _PLAIN for value in cells.values()):
+        objects = {name: value if value == value else None for name, value in cells.items()}
+        return FewRows({name: FewCells([value]) for name, value in objects.items()}, 1)
+    return as_rows({name: [value] for name, value in cells.items()}, "given")[0]
 
 
 def as_pieces(table: Table, column: Any, value: Any) -> Pieces:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from einet._checks import missing_package, shown
 from einet.tables.cells import CellType
+from einet.tables.few_cells import FewRows, few_rows
 
-__all__ = ["ARRAY", "as_frame", "backend_of", "build_frame", "column_names", "usable_backend"]
+__all__ = [
+    "ARRAY",
+    "as_frame",
+    "as_rows",
+    "backend_of",
+    "build_frame",
+    "column_names",
+    "usable_backend",
+]
 
 #: The backend of plain arrays, whose columns are named x0, x1, …
 ARRAY = "array"
@@ -62,6 +72,14 @@ def as_frame(data: Any, name: str = "frame") -> tuple[Any, str]:
     return frame, backend or backend_of(frame)
 
 
+def as_rows(data: Any, name: str = "frame") -> tuple[Any, str]:
+    """The same for rows whose schema is known: a few rows of pandas are read in one go."""
+    if isinstance(data, FewRows):
+        return data, "pandas"
+    few = few_rows(data)
+    return as_frame(data, name) if few is None else (few, "pandas")
+
+
 def column_names(frame: Any, name: str = "frame") -> list[Any]:
     """The names of the columns: text or whole numbers, as pandas has them."""
     names = list(frame.columns)
@@ -79,6 +97,7 @@ def backend_of(frame: Any) -> str:
     return str(frame.implementation)
 
 
+@cache
 def usable_backend(backend: str) -> str:
     """The same library where it is installed, and otherwise one that is."""
     for name in (backend, *_BACKENDS):
@@ -104,8 +123,9 @@ def build_frame(
     if backend == "pandas":
         import pandas as pd
 
-        series = {name: _pandas_series(cells, kind) for name, cells, kind in columns}
-        return pd.DataFrame(series, index=pd.RangeIndex(rows))
+        arrays = _pandas_arrays(columns, rows)
+        # The arrays are nobody else's.
+        return pd.DataFrame(arrays, index=pd.RangeIndex(rows), copy=False)
     import narwhals.stable.v2 as nw
 
     parts = []
@@ -139,35 +159,70 @@ def _array(columns: list[np.ndarray], rows: int) -> np.ndarray:
     return np.stack([column.astype(kind) for column in columns], 1)
 
 
-def _pandas_series(cells: np.ndarray, kind: CellType) -> Any:
+def _pandas_arrays(
+    columns: Sequence[tuple[Any, np.ndarray, CellType]], rows: int
+) -> dict[Any, Any]:
+    """All columns as arrays of pandas or numpy, which are made sooner than series."""
+    import pandas as pd
+
+    text = [n for n, (_, _, kind) in enumerate(columns) if kind.name == "String" and _is_text(kind)]
+    if len(text) < 2:
+        return {name: _pandas_array(cells, kind) for name, cells, kind in columns}
+    # An array of text takes its time, however short it is: one for all, and parts of it.
+    cells = [cell for n in text for cell in columns[n][1]]
+    every = pd.array(cells, dtype=_dtype_of("str"))
+    parts = {n: every[place * rows : (place + 1) * rows] for place, n in enumerate(text)}
+    return {
+        name: parts[n] if n in parts else _pandas_array(cells, kind)
+        for n, (name, cells, kind) in enumerate(columns)
+    }
+
+
+def _is_text(kind: CellType) -> bool:
+    return kind.native == "str" and kind.categories is None
+
+
+def _pandas_array(cells: np.ndarray, kind: CellType) -> Any:
+    """One of them."""
     import pandas as pd
 
     if kind.is_temporal and kind.name not in ("Time", "Date"):
-        return _pandas_instants(cells, kind)
+        return _pandas_instants(cells, kind).array
     if kind.is_temporal:
         objects = pd.Series(_python_objects(cells, kind), dtype=object)
         arrow = kind.native is not None and "pyarrow" in kind.native
-        return objects.astype(kind.native) if arrow else objects  # type: ignore[arg-type]
+        return (objects.astype(kind.native) if arrow else objects).array  # type: ignore[arg-type]
     if kind.categories is not None:
         values = [None if _is_missing(cell) else cell for cell in cells]
-        return pd.Series(
-            pd.Categorical(values, categories=list(kind.categories), ordered=kind.ordered)
-        )
+        return pd.Categorical(values, categories=list(kind.categories), ordered=kind.ordered)
     native = kind.native or _NATIVE.get(kind.name, "object")
     missing = np.array([_is_missing(cell) for cell in cells], dtype=bool)
     nullable = native[:1].isupper() or native in ("boolean", "string", "str") or "[" in native
     if missing.any() and not nullable and not native.startswith("float"):
         # numpy's integers and flags cannot be missing.
-        return pd.Series(cells)
+        return pd.Series(cells).array
     if nullable and not native.startswith(("string", "str")):
         cells = cells.astype(object)
         cells[missing] = pd.NA
     if kind.is_whole:
-        whole = [None if gone else int(cell) for cell, gone in zip(cells, missing, strict=True)]
-        cells = np.array(whole, dtype=object if missing.any() else np.int64)
+        whole = [
+            None if gone else _integer(cell, kind)
+            for cell, gone in zip(cells, missing, strict=True)
+        ]
+        plain = not missing.any() and native.lower() in _NATIVE.values()
+        cells = np.array(whole, dtype=native.lower() if plain else object)
     if native == "category":
-        return pd.Series(pd.Categorical(cells))
-    return pd.Series(cells).astype(native)  # type: ignore[arg-type]
+        return pd.Categorical(cells)
+    dtype = _dtype_of(native)
+    return cells.astype(dtype) if isinstance(dtype, np.dtype) else pd.array(cells, dtype=dtype)
+
+
+@cache
+def _dtype_of(native: str) -> Any:
+    """What pandas means by the name of a type."""
+    import pandas as pd
+
+    return pd.api.types.pandas_dtype(native)
 
 
 _NATIVE = {
@@ -201,11 +256,19 @@ def _python_objects(cells: np.ndarray, kind: CellType) -> list[Any]:
     if kind.is_temporal:
         return [None if np.isnan(cell) else _moment(float(cell), kind) for cell in cells]
     if kind.is_whole:
-        return [None if _is_missing(cell) else int(cell) for cell in cells]
+        return [None if _is_missing(cell) else _integer(cell, kind) for cell in cells]
     return [
         None if _is_missing(cell) else cell.item() if isinstance(cell, np.generic) else cell
         for cell in cells
     ]
+
+
+def _integer(cell: Any, kind: CellType) -> int:
+    """A whole number, within what its type can hold: floats near the end of it lie beyond."""
+    if kind.native == "object" or kind.name.lower() not in _NATIVE.values():
+        return int(cell)
+    ends = np.iinfo(kind.name.lower())
+    return min(max(int(cell), int(ends.min)), int(ends.max))
 
 
 def _moment(number: float, kind: CellType) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.engine.few_rows import FewPasses
+from einet.inference.few_rows import FewLeaves
 from einet.inference.posterior import Posterior
 from einet.tables.monotone import MonotoneMap
 
-__all__ = ["GaussianLeaves", "average_of_map", "cdf_at", "gaussian_leaves"]
+__all__ = [
+    "GaussianLeaves",
+    "average_of_map",
+    "cdf_at",
+    "few_leaves",
+    "gaussian_leaves",
+    "means_behind",
+]
 
 # Means are integrated over so many deviations on each side, or to where a density has fallen by
 # e to this power, in so many panels, and more at the knots of a map, with so many points each.
@@ -27,12 +37,14 @@ class GaussianLeaves(NamedTuple):
         rows: Which rows these are.
         mean, deviation: Of each leaf, on the model's scale.
         weight: p(L | e) of each leaf in each row.
+        source: The passes and the leaf node that they come from, of a few rows.
     """
 
     rows: slice | Tensor
     mean: Float[Tensor, " leaves"]
     deviation: Float[Tensor, " leaves"]
     weight: Float[Tensor, "leaves rows"]
+    source: tuple[FewPasses, int] | None = None
 
 
 def gaussian_leaves(posterior: Posterior, variable: int) -> Iterator[GaussianLeaves]:
@@ -56,28 +68,60 @@ def gaussian_leaves(posterior: Posterior, variable: int) -> Iterator[GaussianLea
             )
 
 
+def few_leaves(leaves: Iterable[FewLeaves], rows: int) -> list[GaussianLeaves]:
+    """The same of a few rows."""
+    every = slice(0, rows)
+    return [
+        GaussianLeaves(every, *_moments(passes, node), torch.from_numpy(weight), (passes, node))
+        for passes, node, weight in leaves
+    ]
+
+
 def average_of_map(
-    posterior: Posterior, variable: int, scale: MonotoneMap, ends: tuple[float, float]
+    leaves: Iterable[GaussianLeaves], rows: int, scale: MonotoneMap, ends: tuple[float, float]
 ) -> Float[np.ndarray, " rows"]:
     """E[f⁻¹(z) | e] for each row: the mean of a column behind a map.
 
-    Each leaf's integral is by Gauss' rule, once for all rows, in panels that end where the map has
-    its knots; where z is known to lie between ``ends``, over what they leave of the leaf.
+    Args:
+        leaves: The leaves of z.
+        rows: How many rows there are.
+        scale: The map f.
+        ends: Between what z is known to lie.
     """
-    total = torch.zeros(len(posterior), dtype=torch.float64)
-    for leaves in gaussian_leaves(posterior, variable):
-        means = _means_behind(scale, leaves.mean.numpy(), leaves.deviation.numpy(), ends)
-        total[leaves.rows] += torch.from_numpy(means) @ leaves.weight
-    return total.numpy()
+    total = np.zeros(rows)
+    for part in leaves:
+        find = partial(means_behind, scale, part.mean.numpy(), part.deviation.numpy(), ends)
+        if part.source is None or np.isfinite(ends).any():
+            means = find()
+        else:
+            # Once for all questions about single rows: it takes longer than their passes.
+            passes, node = part.source
+            means = passes.leaf.once((node, scale), find)
+        total[part.rows] += means @ part.weight.numpy()
+    return total
 
 
-def _means_behind(
+def _moments(passes: FewPasses, node: int) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of a leaf's densities."""
+
+    def find() -> tuple[Tensor, Tensor]:
+        block, number = passes.leaf.blocks[node]
+        family, stored = block.group.family.at(block.columns[number, 0]), block.stored[:, number]
+        return family.mean(stored.detach()), family.variance(stored.detach()).sqrt()
+
+    return passes.leaf.once((node, "moments"), find)
+
+
+def means_behind(
     scale: MonotoneMap,
     mean: Float[np.ndarray, " leaves"],
     deviation: Float[np.ndarray, " leaves"],
     ends: tuple[float, float],
 ) -> Float[np.ndarray, " leaves"]:
-    """E[f⁻¹(z)] of each leaf, cut off at the ends."""
+    """E[f⁻¹(z)] of each leaf, cut off at the ends between which z is known to lie.
+
+    The integral is by Gauss' rule, in panels that end where the map has its knots.
+    """
     peak = np.clip(mean, *ends)
     # Beyond an end that is far out, what is left of a leaf falls like an exponential.
     away = np.abs(peak - mean)
@@ -101,16 +145,16 @@ def _means_behind(
 
 
 def cdf_at(
-    leaves: list[GaussianLeaves], z: Float[Tensor, " rows"], ends: tuple[float, float]
-) -> Float[Tensor, " rows"]:
-    """P(Z ≤ z | e) of each row, where Z is known to lie between ``ends``."""
+    leaves: list[GaussianLeaves], z: Float[Tensor, "rows points"], ends: tuple[float, float]
+) -> Float[Tensor, "rows points"]:
+    """P(Z ≤ z | e) at some points of each row, where Z is known to lie between ``ends``."""
     total = torch.zeros_like(z)
-    for rows, mean, deviation, weight in leaves:
+    for rows, mean, deviation, weight, _ in leaves:
         low, high = _shares(mean, deviation, ends)
-        at = torch.special.ndtr((z[rows] - mean.unsqueeze(1)) / deviation.unsqueeze(1))
-        inside = (high - low).clamp(min=torch.finfo(torch.float64).tiny).unsqueeze(1)
-        share = ((at - low.unsqueeze(1)) / inside).clamp(0, 1)
-        total[rows] += (share * weight).sum(0)
+        at = torch.special.ndtr((z[rows] - mean[:, None, None]) / deviation[:, None, None])
+        inside = (high - low).clamp(min=torch.finfo(torch.float64).tiny)
+        share = ((at - low[:, None, None]) / inside[:, None, None]).clamp(0, 1)
+        total[rows] += (share * weight.unsqueeze(-1)).sum(0)
     return total
 
 

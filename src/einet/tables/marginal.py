@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.inference.posterior import Posterior
 from einet.tables.cells import CellType
 from einet.tables.columns import Number, Spiked, States
-from einet.tables.leaves import GaussianLeaves, average_of_map, cdf_at, gaussian_leaves
+from einet.tables.leaves import GaussianLeaves, average_of_map, cdf_at
 
-__all__ = ["Marginal"]
+__all__ = ["Marginal", "Part"]
 
 # Halvings of an interval of z after which float64 sees no difference.
 _HALVINGS = 70
+# So many rows are few, and so many points of each are looked at together.
+_FEW, _POINTS_OF_FEW = 8, 31
 # Gaussian leaves have nothing left beyond so many of their deviations.
 _REACH = 12.0
+
+
+class Part(NamedTuple):
+    """One of several alternatives that the numbers of a column come from.
+
+    Attributes:
+        share: Its probability in every row.
+        ends: Between what the variable is known to lie.
+        leaves: What gives the variable's leaves.
+    """
+
+    share: Float[np.ndarray, " rows"]
+    ends: tuple[float, float]
+    leaves: Callable[[], list[GaussianLeaves]]
 
 
 class Marginal:
@@ -37,9 +54,7 @@ class Marginal:
         kind: What its cells are in the user's data frame.
         shares: The probabilities of states ``[rows, states]``; of a column with spikes the first is
             that of no spike.
-        pieces: The posteriors that the numbers come from.
-        parts: Of each its probability in every row, the ends between which the variable is known
-            to lie, and the variable.
+        parts: Where the numbers beside the states come from.
         known: The cells of a column of numbers that are known; NaN elsewhere.
     """
 
@@ -49,13 +64,12 @@ class Marginal:
         coding: Number | Spiked | States,
         kind: CellType,
         shares: Float[np.ndarray, "rows states"],
-        pieces: list[Posterior],
-        parts: list[tuple[Tensor, tuple[float, float], int]],
+        parts: Sequence[Part] = (),
         known: Float[np.ndarray, " rows"] | None = None,
     ) -> None:
         self.known = known
         self.column, self.coding, self.kind, self.shares = column, coding, kind, shares
-        self.pieces, self.parts = pieces, parts
+        self.parts = parts
         self.number = coding.number if isinstance(coding, Spiked) else coding
         self._leaves: list[list[GaussianLeaves]] | None = None
 
@@ -71,10 +85,10 @@ class Marginal:
                 )
             return self.shares @ np.array(self.coding.values)
         beside = np.zeros(len(self.shares))
-        for piece, (share, ends, variable) in zip(self.pieces, self.parts, strict=True):
+        for leaves, (share, ends, _) in zip(self._all_leaves(), self.parts, strict=True):
             assert isinstance(self.number, Number)
-            average = average_of_map(piece, variable, self.number.scale, ends)
-            beside = beside + np.where(share.numpy() > 0, share.numpy() * average, 0.0)
+            average = average_of_map(leaves, len(beside), self.number.scale, ends)
+            beside = beside + np.where(share > 0, share * average, 0.0)
         if isinstance(self.coding, Spiked):
             beside = self.shares[:, 0] * beside + self.shares[:, 1:] @ self.coding.spikes
         return self._with_known(beside)
@@ -92,7 +106,8 @@ class Marginal:
             # Between two points of a grid nothing is added.
             edge = (np.floor(x / self.number.step + 1e-9) + 0.5) * self.number.step
         inside = np.clip(edge, self.number.scale.lower, self.number.scale.upper)
-        total = self._cdf(torch.from_numpy(self.number.scale.forward(inside))).numpy()
+        z = torch.from_numpy(self.number.scale.forward(inside))
+        total = self._cdf(z.unsqueeze(1))[:, 0].numpy()
         if isinstance(self.coding, Spiked):
             below = self.coding.spikes <= x[:, None]
             total = self.shares[:, 0] * total + (self.shares[:, 1:] * below).sum(1)
@@ -152,19 +167,16 @@ class Marginal:
 
     # -- the scale of the model ------------------------------------------------------------------
 
-    def _cdf(self, z: Float[Tensor, " rows"]) -> Float[Tensor, " rows"]:
-        """F(z) of each row: P(Z ≤ z) of the numbers beside spikes."""
+    def _cdf(self, z: Float[Tensor, "rows points"]) -> Float[Tensor, "rows points"]:
+        """F(z) at some points of each row: P(Z ≤ z) of the numbers beside spikes."""
         total = torch.zeros_like(z)
         for leaves, (share, ends, _) in zip(self._all_leaves(), self.parts, strict=True):
-            total += share * cdf_at(leaves, z, ends)
+            total += torch.from_numpy(share).unsqueeze(1) * cdf_at(leaves, z, ends)
         return total
 
     def _all_leaves(self) -> list[list[GaussianLeaves]]:
         if self._leaves is None:
-            self._leaves = [
-                list(gaussian_leaves(piece, variable))
-                for piece, (_, _, variable) in zip(self.pieces, self.parts, strict=True)
-            ]
+            self._leaves = [part.leaves() for part in self.parts]
         return self._leaves
 
     def _reach(self) -> tuple[float, float]:
@@ -179,7 +191,7 @@ class Marginal:
         return float(both.min()), float(both.max())
 
     def _number_quantile(self, q: float) -> Float[np.ndarray, " rows"]:
-        """By halving an interval of z, on which spikes have their places too."""
+        """By cutting up an interval of z, on which spikes have their places too."""
         number = self.number
         assert isinstance(number, Number)
         rows = len(self.shares)
@@ -193,15 +205,21 @@ class Marginal:
         low = torch.full((rows,), least, dtype=torch.float64)
         high = torch.full((rows,), most, dtype=torch.float64)
 
-        def total(z: Tensor) -> Tensor:
-            return beside * self._cdf(z) + (mass * (place <= z.unsqueeze(1))).sum(1)
+        def reached(z: Tensor) -> Tensor:
+            steps = (mass.unsqueeze(1) * (place <= z.unsqueeze(2))).sum(2)
+            return beside.unsqueeze(1) * self._cdf(z) + steps >= wanted
 
         wanted = min(q, 1 - 1e-12)
-        below, above = total(low) >= wanted, total(high) < wanted
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            reached = total(middle) >= wanted
-            high, low = torch.where(reached, middle, high), torch.where(reached, low, middle)
+        at_ends = reached(torch.stack([low, high], 1))
+        below, above = at_ends[:, 0], ~at_ends[:, 1]
+        # Where there are few rows it takes hardly longer to look at many points in each.
+        points = _POINTS_OF_FEW if rows <= _FEW else 1
+        shares = torch.arange(1, points + 1, dtype=torch.float64) / (points + 1)
+        for _ in range(math.ceil(_HALVINGS / math.log2(points + 1))):
+            inner = low.unsqueeze(1) + (high - low).unsqueeze(1) * shares
+            cuts = torch.cat([low.unsqueeze(1), inner, high.unsqueeze(1)], 1)
+            passed = (~reached(inner)).sum(1, keepdim=True)
+            low, high = cuts.gather(1, passed)[:, 0], cuts.gather(1, passed + 1)[:, 0]
         x = number.decode(high.reshape(-1, 1).numpy())
         if not len(spikes):
             return self._with_known(x)

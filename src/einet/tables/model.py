@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from einet._checks import as_int
 from einet.learning.history import History
@@ -16,13 +16,14 @@ from einet.models.base import Model
 from einet.models.record import FormatError
 from einet.storage import load, load_metadata
 from einet.tables.evidence import as_evidence
-from einet.tables.frames import as_frame
-from einet.tables.learning import learn
+from einet.tables.frames import as_rows
+from einet.tables.learning import learn, recipe_for, split
 from einet.tables.posterior import TablePosterior
 from einet.tables.schema import Table
 
 if TYPE_CHECKING:
     from einet.tables.query import Answer
+    from einet.tables.query.table_source import TableSource
 
 __all__ = ["TableModel"]
 
@@ -59,6 +60,9 @@ class TableModel:
 
     #: How the model was learnt; None for one that was not, or came from a file.
     history: History | None = None
+    #: The rows that it was validated on rather than learnt from, ascending; None as above.
+    validation_rows: Int[np.ndarray, " valid"] | None = None
+    _source: TableSource | None = None
 
     def __init__(self, model: Model, table: Table) -> None:
         if not isinstance(table, Table):
@@ -101,6 +105,8 @@ class TableModel:
         )
         answer = cls(model.cpu(), table)
         answer.history = history
+        share = recipe_for(len(z), num_sums, epochs).validation
+        answer.validation_rows = split(len(z), share, seed)[1].numpy()
         return answer
 
     # -- questions -------------------------------------------------------------------------------
@@ -112,7 +118,7 @@ class TableModel:
         probabilities. A number that its column cannot hold makes it −∞; what else a table does with
         strange cells is said in :class:`Table`.
         """
-        data = as_frame(frame)[0]
+        data = as_rows(frame)[0]
         z = torch.from_numpy(self.table.encode(data))
         return self.model.log_prob(z).double().cpu().numpy() + self.table.log_density_change(data)
 
@@ -152,6 +158,19 @@ class TableModel:
         from einet.tables.query.table_source import query
 
         return query(self, text)
+
+    @property
+    def source(self) -> TableSource:
+        """The model as questions in words see it, for :func:`einet.tables.ask`."""
+        from einet.tables.query.table_source import TableSource
+
+        source = self._source
+        if source is None or source.model is not self.model or source.table is not self.table:
+            source = self._source = TableSource(self.model, self.table)
+        return source
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_source"}
 
     # -- files -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,12 @@ class MonotoneMap:
     slopes: Float[np.ndarray, " knots"]
     lower: float = -math.inf
     upper: float = math.inf
+    _rises: Float[np.ndarray, " pieces"] = field(init=False, repr=False)
+    _runs: Float[np.ndarray, " pieces"] = field(init=False, repr=False)
+    _log_secants: Float[np.ndarray, " pieces"] = field(init=False, repr=False)
+    # The slopes at both ends of each piece, as multiples of its mean slope.
+    _first: Float[np.ndarray, " pieces"] = field(init=False, repr=False)
+    _last: Float[np.ndarray, " pieces"] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         arrays = (self.x, self.z, self.slopes)
@@ -76,6 +82,29 @@ class MonotoneMap:
                 f"lower and upper must enclose the knots, from {self.x[0]:g} to {self.x[-1]:g}, "
                 f"got {self.lower:g} and {self.upper:g}"
             )
+        # What follows from the knots, once: questions about single rows map one cell at a time.
+        rises, runs = np.diff(self.z), np.diff(self.x)
+        log_secants = np.log(rises) - np.log(runs)
+        secants = np.exp(log_secants)
+        derived = {
+            "_rises": rises,
+            "_runs": runs,
+            "_log_secants": log_secants,
+            "_first": self.slopes[:-1] / secants,
+            "_last": self.slopes[1:] / secants,
+        }
+        for name, values in derived.items():
+            object.__setattr__(self, name, values)
+
+    # Pickles hold no more than the map itself, so that those of earlier releases can be read.
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
 
     @classmethod
     def fit(
@@ -106,10 +135,13 @@ class MonotoneMap:
         with np.errstate(divide="ignore", invalid="ignore"):
             u = t * (1 - t)
             rise = (t**2 + first * u) / (1 + (first + last - 2) * u)
-            inner = self.z[k] + np.diff(self.z)[k] * rise
-            left = self.z[0] - self._tail(x, left=True)[0]
-            right = self.z[-1] + self._tail(x, left=False)[0]
-        return self._chosen(x, self.x, left, inner, right)
+            z = self.z[k] + self._rises[k] * rise
+            below, above = x < self.x[0], x > self.x[-1]
+            if below.any():
+                z = np.where(below, self.z[0] - self._tail(x, left=True)[0], z)
+            if above.any():
+                z = np.where(above, self.z[-1] + self._tail(x, left=False)[0], z)
+        return z
 
     def log_slope(self, x: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
         """log dz/dx: what is added to the log density of z to get that of x."""
@@ -117,25 +149,31 @@ class MonotoneMap:
         with np.errstate(divide="ignore", invalid="ignore"):
             u = t * (1 - t)
             bend = np.log(last * t**2 + 2 * u + first * (1 - t) ** 2)
-            inner = self._log_secant[k] + bend - 2 * np.log1p((first + last - 2) * u)
-            left = self._tail(x, left=True)[1]
-            right = self._tail(x, left=False)[1]
-        return self._chosen(x, self.x, left, inner, right)
+            slope = self._log_secants[k] + bend - 2 * np.log1p((first + last - 2) * u)
+            below, above = x < self.x[0], x > self.x[-1]
+            if below.any():
+                slope = np.where(below, self._tail(x, left=True)[1], slope)
+            if above.any():
+                slope = np.where(above, self._tail(x, left=False)[1], slope)
+        return slope
 
     def inverse(self, z: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
         """x of any z; never beyond the bounds, and NaN where z is NaN."""
-        k = np.clip(np.searchsorted(self.z, z, side="right") - 1, 0, len(self.z) - 2)
-        y = np.clip((z - self.z[k]) / np.diff(self.z)[k], 0.0, 1.0)
+        k = _piece_of(self.z, z)
+        y = _within_unit((z - self.z[k]) / self._rises[k])
         first, last = self._relative(k)
         bend = y * (first + last - 2)
         b = first - bend
         # This form of the root of a quadratic loses no digits where its first term is near 0.
         root = np.sqrt(np.maximum(b * b + 4 * y * (1 - first + bend), 0.0))
-        inner = self.x[k] + np.diff(self.x)[k] * np.clip(2 * y / (b + root), 0.0, 1.0)
+        x = self.x[k] + self._runs[k] * _within_unit(2 * y / (b + root))
+        below, above = z < self.z[0], z > self.z[-1]
         with np.errstate(over="ignore", invalid="ignore"):
-            left = self._tail_inverse(self.z[0] - z, left=True)
-            right = self._tail_inverse(z - self.z[-1], left=False)
-        return self._chosen(z, self.z, left, inner, right)
+            if below.any():
+                x = np.where(below, self._tail_inverse(self.z[0] - z, left=True), x)
+            if above.any():
+                x = np.where(above, self._tail_inverse(z - self.z[-1], left=False), x)
+        return x
 
     def to_dict(self) -> dict[str, Any]:
         """The map in plain values: ``MonotoneMap.from_dict(that)`` makes it again."""
@@ -156,19 +194,14 @@ class MonotoneMap:
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    @property
-    def _log_secant(self) -> np.ndarray:
-        return np.log(np.diff(self.z)) - np.log(np.diff(self.x))
-
     def _relative(self, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The slopes at both ends of pieces, as multiples of their mean slope."""
-        secant = np.exp(self._log_secant)[k]
-        return self.slopes[k] / secant, self.slopes[k + 1] / secant
+        return self._first[k], self._last[k]
 
     def _pieces(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Of each x the number of its piece, t, and the relative slopes at both ends."""
-        k = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, len(self.x) - 2)
-        t = np.clip((x - self.x[k]) / np.diff(self.x)[k], 0.0, 1.0)
+        k = _piece_of(self.x, x)
+        t = _within_unit((x - self.x[k]) / self._runs[k])
         return k, t, *self._relative(k)
 
     def _scale(self, left: bool) -> float:
@@ -200,12 +233,15 @@ class MonotoneMap:
             return bound - sign * scale * np.exp(-grown)
         return self.x[0 if left else -1] + sign * scale * np.expm1(np.minimum(grown, _FARTHEST))
 
-    @staticmethod
-    def _chosen(
-        at: np.ndarray, knots: np.ndarray, left: np.ndarray, inner: np.ndarray, right: np.ndarray
-    ) -> np.ndarray:
-        answer = np.where(at < knots[0], left, np.where(at > knots[-1], right, inner))
-        return np.where(np.isnan(at), np.nan, answer)
+
+def _piece_of(knots: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The number of the piece that each place lies in; the outermost beyond them."""
+    # Among the inner knots there is nothing to clip.
+    return np.searchsorted(knots[1:-1], at, side="right")
+
+
+def _within_unit(share: np.ndarray) -> np.ndarray:
+    return np.minimum(np.maximum(share, 0.0), 1.0)
 
 
 def _normal_quantile(share: np.ndarray) -> np.ndarray:

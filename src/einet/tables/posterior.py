@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -15,7 +16,8 @@ from einet.models.base import Model
 from einet.tables.columns import Constant, Identifier, Number, Spiked, States
 from einet.tables.evidence import Evidence
 from einet.tables.frames import ARRAY, usable_backend
-from einet.tables.marginal import Marginal
+from einet.tables.marginal import Marginal, Part
+from einet.tables.piece import Piece
 from einet.tables.schema import Table
 
 __all__ = ["Filling", "TablePosterior"]
@@ -37,23 +39,24 @@ class TablePosterior:
 
     def __init__(self, model: Model, table: Table, evidence: Evidence) -> None:
         self.table, self.evidence = table, evidence
-        z = torch.from_numpy(evidence.z)
-        #: One posterior of the model for each alternative.
-        self.pieces = []
-        self.events: list[dict[int, Any]] = []
+        #: One posterior of the model's variables for each alternative.
+        self.pieces: list[Piece] = []
         for alternative in evidence.alternatives:
             points = {v: e for v, e in alternative.items() if isinstance(e, float)}
             events = {v: e for v, e in alternative.items() if not isinstance(e, float)}
-            rows = z.clone()
-            for variable, value in points.items():
-                rows[:, variable] = value
-            options = {"where": events} if events else {}
-            self.pieces.append(model.given(rows, **options))
-            self.events.append(events)
-        logs = torch.stack([piece.exact_log_evidence.cpu() for piece in self.pieces])
-        self._log_evidence = logs.logsumexp(0)
+            z = evidence.z
+            if points:
+                z = z.copy()
+                z[:, list(points)] = list(points.values())
+            self.pieces.append(Piece(model, z, events))
+        logs = np.stack([piece.log_evidence for piece in self.pieces])
+        largest = np.maximum(logs.max(0), -1e300)
+        total = np.exp(logs - largest).sum(0)
+        with np.errstate(divide="ignore"):
+            self._log_evidence = np.log(total) + largest
+        self._impossible = np.flatnonzero(np.isneginf(self._log_evidence))
         #: The probability of each alternative given the evidence, ``[alternatives, rows]``.
-        self.shares = torch.softmax(logs, 0)
+        self.shares = np.exp(logs - largest) / np.where(total > 0, total, 1.0)
         self.model = model
 
     def __len__(self) -> int:
@@ -62,7 +65,7 @@ class TablePosterior:
     @property
     def log_evidence(self) -> Float[np.ndarray, " rows"]:
         """log p(e): log densities, in the units of the columns, and log probabilities of events."""
-        return self._log_evidence.numpy() + self.evidence.log_change
+        return self._log_evidence + self.evidence.log_change
 
     # -- one column ------------------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ class TablePosterior:
     def state_probabilities(self, column: Any) -> Float[np.ndarray, "rows values"]:
         """The same as an array."""
         variable = self.table.variables(column).start
-        return self._of_states(variable).numpy()
+        return self._of_states(variable)
 
     def mean(self, column: Any) -> np.ndarray:
         """E[column | e] of each row; of dates and times as such."""
@@ -150,15 +153,16 @@ class TablePosterior:
         draws = torch.empty(rows, n, variables, dtype=torch.float64)
         if len(self.pieces) == 1:
             drawn = self.pieces[0].sample(n, seed=_seed_from(generator))
-            draws[:] = drawn.double().cpu().transpose(0, 1)
+            draws[:] = drawn.transpose(0, 1)
         else:
             self._check_possible()
-            chosen = torch.multinomial(self.shares.T, max(n, 1), True, generator=generator)[:, :n]
+            shares = torch.from_numpy(self.shares.T.copy())
+            chosen = torch.multinomial(shares, max(n, 1), True, generator=generator)[:, :n]
             for number, piece in enumerate(self.pieces):
                 taken = chosen == number
                 most = int(taken.sum(1).max()) if n else 0
                 if most:
-                    drawn = piece.sample(most, seed=_seed_from(generator)).double().cpu()
+                    drawn = piece.sample(most, seed=_seed_from(generator))
                     place = taken.cumsum(1) - 1
                     row, draw = taken.nonzero().unbind(1)
                     draws[row, draw] = drawn[place[row, draw], row]
@@ -192,11 +196,15 @@ class TablePosterior:
             if isinstance(coding, Identifier):
                 continue
             where = self.table.variables(name)
-            known = coding.decode(self.evidence.z[:, where.start : where.stop])
-            if not isinstance(coding, Constant) and bool(self.unknown(name).any()):
-                marginal = self.marginal(name)
-                filled = marginal.fill(method, self.table.types[name])
-                known = np.where(self.unknown(name), filled, known)
+            known, unknown = None, np.zeros(len(self), dtype=bool)
+            if not isinstance(coding, Constant):
+                unknown = self.unknown(name)
+            if not bool(unknown.all()) or not len(self):
+                known = coding.decode(self.evidence.z[:, where.start : where.stop])
+            if bool(unknown.any()):
+                filled = self.marginal(name).fill(method, self.table.types[name])
+                known = filled if known is None else np.where(unknown, filled, known)
+            assert known is not None
             cells[name] = known
         return self.table.build(cells, len(self), self.evidence.backend)
 
@@ -207,14 +215,14 @@ class TablePosterior:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _of_states(self, variable: int) -> torch.Tensor:
+    def _of_states(self, variable: int) -> Float[np.ndarray, "rows states"]:
         """The probabilities of a discrete variable's states, over all alternatives."""
         self._check_possible()
-        total = 0.0
-        for piece, share in zip(self.pieces, self.shares, strict=True):
-            total = total + share.unsqueeze(1) * piece.probabilities(variable).double().cpu()
-        assert isinstance(total, torch.Tensor)
-        return total
+        parts = [
+            share[:, None] * piece.probabilities(variable)
+            for piece, share in zip(self.pieces, self.shares, strict=True)
+        ]
+        return np.sum(parts, axis=0)
 
     def marginal(self, column: Any) -> Marginal:
         """The distribution of one column in each row."""
@@ -222,42 +230,35 @@ class TablePosterior:
         coding, where = self.table.coding(column), self.table.variables(column)
         if not isinstance(coding, Number | Spiked | States):
             raise ValueError(f"column {column!r} has no distribution: it is {coding.describe()}")
-        kind = self.table.types[column]
-        known = None
-        if coding.is_number:
-            known = coding.decode(self.evidence.z[:, where.start : where.stop])
+        kind, start = self.table.types[column], where.start
         if isinstance(coding, States):
-            shares = self._of_states(where.start).numpy()
-            return Marginal(column, coding, kind, shares, [], [])
+            return Marginal(column, coding, kind, self._of_states(start))
+        known = None
+        if not bool(self.unknown(column).all()):
+            known = coding.decode(self.evidence.z[:, start : where.stop])
         if isinstance(coding, Number):
             certain = np.ones((len(self), 1))
-            parts = self._parts(where.start)
-            return Marginal(column, coding, kind, certain, self.pieces, parts, known)
-        shares = self._of_states(where.start).numpy()
-        pieces: list[Any] = []
-        numbers: list[tuple[torch.Tensor, tuple[float, float], int]] = []
-        for piece, events, share in zip(self.pieces, self.events, self.shares, strict=True):
-            # The number beside the spikes: given that there is no spike.
-            evidence = piece.evidence
-            rows = evidence.x.double().clone()
-            rows[~evidence.mask] = math.nan
-            spiked = rows[:, where.start] > 0
-            rows[:, where.start] = torch.where(spiked, rows[:, where.start], 0.0)
-            others = {v: e for v, e in events.items() if v != where.start}
-            options: Mapping[str, Any] = {"where": others} if others else {}
-            none = piece.probabilities(where.start)[:, 0].double().cpu()
-            pieces.append(self.model.given(rows, **options))
-            numbers.append((share * none, self._ends(others, where.start + 1), where.start + 1))
-        total = sum(part[0] for part in numbers)
-        assert isinstance(total, torch.Tensor)
-        safe = total.clamp(min=torch.finfo(torch.float64).tiny)
-        parts = [(share / safe, ends, variable) for share, ends, variable in numbers]
-        return Marginal(column, coding, kind, shares, pieces, parts, known)
+            return Marginal(column, coding, kind, certain, self._parts(start, self.shares), known)
+        # The number beside the spikes: given that there is no spike.
+        none = [piece.probabilities(start)[:, 0] for piece in self.pieces]
+        weights = self.shares * np.stack(none)
+        weights /= np.maximum(weights.sum(0), np.finfo(np.float64).tiny)
+        parts = self._parts(start + 1, weights, beside=start)
+        return Marginal(column, coding, kind, self._of_states(start), parts, known)
 
-    def _parts(self, variable: int) -> list[tuple[torch.Tensor, tuple[float, float], int]]:
+    def _parts(
+        self,
+        variable: int,
+        weights: Float[np.ndarray, "alternatives rows"],
+        beside: int | None = None,
+    ) -> list[Part]:
         return [
-            (share, self._ends(events, variable), variable)
-            for share, events in zip(self.shares, self.events, strict=True)
+            Part(
+                weight,
+                self._ends(piece.events, variable),
+                partial(piece.leaves, variable, beside),
+            )
+            for weight, piece in zip(weights, self.pieces, strict=True)
         ]
 
     @staticmethod
@@ -272,8 +273,8 @@ class TablePosterior:
         return self.table.decode(z, self.evidence.backend)
 
     def _check_possible(self) -> None:
-        rows = (self._log_evidence == -math.inf).nonzero().flatten().tolist()
-        if rows:
+        rows = self._impossible
+        if len(rows):
             raise ValueError(
                 f"the evidence has probability 0 in {len(rows)} of {len(self)} rows (first: row "
                 f"{rows[0]}), which have no posterior"

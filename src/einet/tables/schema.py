@@ -16,7 +16,14 @@ from einet.families import ExponentialFamily
 from einet.tables.cells import CellType, cell_type, numbers_of, objects_of
 from einet.tables.columns import Coding, Constant, Identifier, coding_from_dict
 from einet.tables.constraints import Constraint
-from einet.tables.frames import ARRAY, as_frame, build_frame, column_names, usable_backend
+from einet.tables.frames import (
+    ARRAY,
+    as_frame,
+    as_rows,
+    build_frame,
+    column_names,
+    usable_backend,
+)
 from einet.tables.kinds import code_numbers, code_objects
 from einet.tables.specification import Column, as_specification
 
@@ -278,7 +285,7 @@ class Table:
 
     def _frame(self, frame: Any) -> Any:
         """A frame of this table, with a warning where a name may be misspelt."""
-        data, backend = as_frame(frame)
+        data, backend = as_rows(frame)
         names = column_names(data)
         if backend == ARRAY and len(names) != len(self.codings):
             raise ValueError(

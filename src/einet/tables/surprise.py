@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from einet.tables.frames import as_frame
+from einet.tables.few_cells import FewRows
+from einet.tables.frames import as_rows
 from einet.tables.model import TableModel
+from einet.tables.schema import Table
 
 __all__ = ["cell_surprise"]
 
@@ -23,6 +26,10 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
     outlier. Numbers count with their densities, so that it may be negative. It is NaN where a cell
     is missing, and infinite where the model holds it for impossible.
 
+    All cells of all rows are answered by one pass up and one down the model
+    (:meth:`einet.Einet.surprise`). Only numbers beside spikes take two more for each column that
+    has them, as such a cell is two variables.
+
     Args:
         model: The model.
         frame: Rows; see :class:`~einet.tables.Table` for columns that are absent or unknown.
@@ -35,29 +42,36 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
         >>> bool(strange["b"][1] > strange["b"][0])
         True
     """
-    data = as_frame(frame)[0]
-    table = model.table
+    data, table = as_rows(frame)[0], model.table
     z = torch.from_numpy(table.encode(data))
-    whole = _log_prob(model, z)
+    cells = model.model.surprise(z).double().cpu().numpy()
+    missing = z.isnan().numpy()
     surprise = {}
-    for name, variables in _columns(model):
-        rest = z.clone()
-        rest[:, variables] = torch.nan
-        known = ~z[:, variables].isnan().all(1).numpy()
-        change = np.zeros(len(z))
-        if name in data.columns:
-            change = table.log_density_change(data.select(name))
-        without = _log_prob(model, rest)
+    for name in table.modelled:
+        variables = list(table.variables(name))
+        # The first of them says whether there is a number: it is known where the cell is.
+        news = cells[:, variables[0]].copy()
+        both = np.flatnonzero(~missing[:, variables].any(1))
+        if len(variables) > 1 and len(both):
+            news[both] = _without(model, z[both], variables)
         # Where the others are impossible already, this cell is no news.
-        news = np.where(np.isneginf(without), 0.0, without - whole - change)
-        surprise[str(name)] = np.where(known, news, np.nan)
+        news = np.where(np.isnan(news), 0.0, news) - _log_slopes(table, data, name)
+        surprise[str(name)] = np.where(missing[:, variables].all(1), np.nan, news)
     return surprise
 
 
-def _columns(model: TableModel) -> Iterator[tuple[Any, list[int]]]:
-    for name in model.table.modelled:
-        yield name, list(model.table.variables(name))
+def _log_slopes(table: Table, data: Any, name: Any) -> Float[np.ndarray, " rows"] | float:
+    """What the log density of a column's cells on the model's scale lacks of that of the cells."""
+    if name not in data.columns:
+        return 0.0
+    if isinstance(data, FewRows):
+        return table.log_density_change(FewRows({name: data.get_column(name)}, len(data)))
+    return table.log_density_change(data.select(name))
 
 
-def _log_prob(model: TableModel, z: torch.Tensor) -> np.ndarray:
-    return model.model.log_prob(z).double().cpu().numpy()
+def _without(model: TableModel, z: Tensor, variables: list[int]) -> Float[np.ndarray, " rows"]:
+    """log p(x_{-j}) − log p(x) of rows without all variables of a column, NaN where both are −∞."""
+    rest = z.clone()
+    rest[:, variables] = torch.nan
+    whole, without = (model.model.log_prob(rows).double().cpu().numpy() for rows in (z, rest))
+    return np.where(np.isneginf(without), np.nan, without - whole)

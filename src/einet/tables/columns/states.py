@@ -85,7 +85,9 @@ class States(Coding):
 
     def is_strange(self, cells: np.ndarray) -> Bool[np.ndarray, " rows"]:
         if self.is_number:
-            return ~np.isnan(cells) & ~np.isin(cells, np.array(self.values))
+            values = np.array(self.values)
+            nearest = values[np.minimum(np.searchsorted(values, cells), len(values) - 1)]
+            return ~np.isnan(cells) & (cells != nearest)
         strange = [cell is not None and cell not in self._number for cell in cells]
         return np.array(strange, dtype=bool)
 

@@ -78,6 +78,26 @@ def ask(source: Source, text: str) -> Answer:
         text: The question, such as ``P(income='>50K' | 30<=age<40)``, ``E(age | sex=Female)``,
             ``median(hours)``, ``quantile(0.9, hours)``, ``interval(0.9, hours)``, ``mode(job)`` or
             ``distribution(job)``.
+
+    Raises:
+        QueryError: The question cannot be read, or not be answered; it says where.
+
+    Example:
+        >>> from einet.tables import AskedColumn, Mass
+        >>> class Coins(Source):  # two of them
+        ...     sides = ("heads", "tails")
+        ...
+        ...     @property
+        ...     def columns(self):
+        ...         return {name: AskedColumn(name, "category", self.sides) for name in "ab"}
+        ...
+        ...     def measure(self, events):
+        ...         def share(box):
+        ...             return math.prod(len(part.values) / 2 for (part,) in box.values())
+        ...
+        ...         return [Mass(0, math.log(sum(map(share, event)))) for event in events]
+        >>> print(ask(Coins(), "P(a=heads | a=heads or b=heads)"))
+        0.666667
     """
     question = parse(text)
     formula: Formula = True

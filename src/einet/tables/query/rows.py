@@ -10,16 +10,16 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from einet.data.events import States
 from einet.tables.columns import Coding, Number, Spiked
-from einet.tables.constraints import Box, Constraint, Interval
+from einet.tables.constraints import Box, Constraint, Interval, Pieces
 from einet.tables.schema import Table
 
-__all__ = ["MOST_ROWS", "Row", "rows_of"]
+__all__ = ["MOST_ROWS", "Row", "Ways", "rows_of"]
 
 #: More rows than these are refused.
 MOST_ROWS = 1 << 16
@@ -42,14 +42,24 @@ class Row:
     log_slope: float = 0.0
 
 
-def rows_of(table: Table, box: Box) -> list[Row]:
+#: All ways for a column to lie in some pieces, by column and pieces.
+Ways: TypeAlias = dict[tuple[Any, Pieces], list[Row]]
+
+
+def rows_of(table: Table, box: Box, known: Ways | None = None) -> list[Row]:
     """All ways for a box to come true; none where it cannot.
 
     Args:
         table: The table whose columns they are.
         box: Pieces of some of its columns.
+        known: What has been found of columns before; what is found now is added.
     """
-    columns = [_ways(table, column, pieces) for column, pieces in box.items()]
+    known = {} if known is None else known
+    columns = []
+    for column, pieces in box.items():
+        if (column, pieces) not in known:
+            known[column, pieces] = _ways(table, column, pieces)
+        columns.append(known[column, pieces])
     count = 1
     for ways in columns:
         count *= len(ways)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from einet.data.events import Between, States, between
+from einet.inference.few_rows import MOST_ROWS as MOST_FEW
+from einet.inference.few_rows import FewPosterior
 from einet.models.base import Model
 from einet.tables.constraints import Box
 from einet.tables.evidence import Evidence
@@ -20,7 +22,7 @@ from einet.tables.posterior import TablePosterior
 from einet.tables.query.asked import asked_columns
 from einet.tables.query.columns import AskedColumns
 from einet.tables.query.evaluation import Answer, ask
-from einet.tables.query.rows import MOST_ROWS, Row, rows_of
+from einet.tables.query.rows import MOST_ROWS, Row, Ways, rows_of
 from einet.tables.query.source import Mass, Numbers, Source, total
 from einet.tables.schema import Table
 
@@ -58,7 +60,7 @@ def query(model: TableModel, text: str) -> Answer:
         Traceback (most recent call last):
         einet.tables.query.errors.QueryError: there is no column 'agee'; ...
     """
-    return ask(TableSource(model.model, model.table), text)
+    return ask(model.source, text)
 
 
 class TableSource(Source):
@@ -81,7 +83,9 @@ class TableSource(Source):
         return self._columns
 
     def measure(self, events: Sequence[Sequence[Box]]) -> list[Mass]:
-        rows = [self.rows(event) for event in events]
+        # Events of one question mostly have columns in common.
+        known: Ways = {}
+        rows = [self.rows(event, known) for event in events]
         flat = [row for part in rows for row in part]
         logs = log_probs(self.model, flat)
         masses = [
@@ -91,12 +95,12 @@ class TableSource(Source):
         starts = [0, *ends[:-1]]
         return [total(masses[start:end]) for start, end in zip(starts, ends, strict=True)]
 
-    def rows(self, event: Sequence[Box]) -> list[Row]:
-        """All ways for an event to come true."""
+    def rows(self, event: Sequence[Box], known: Ways | None = None) -> list[Row]:
+        """All ways for an event to come true; those of single columns may be known from others."""
         rows: list[Row] = []
         for box in event:
             named = {self._names[column]: pieces for column, pieces in box.items()}
-            rows += rows_of(self.table, named)
+            rows += rows_of(self.table, named, known)
             if len(rows) > MOST_ROWS:
                 raise ValueError(
                     f"it takes more than {MOST_ROWS:,} disjoint pieces, which is too many"
@@ -109,7 +113,7 @@ class TableSource(Source):
             return None
         alternatives = [{**row.values, **row.events} for row in rows]
         nothing = np.full((1, self.model.num_variables), np.nan)
-        known = Evidence(nothing, np.zeros(1), alternatives, self.table.backend)
+        known = Evidence(nothing, alternatives, self.table.backend)
         posterior = TablePosterior(self.model, self.table, known)
         return _Numbers(posterior.marginal(self._names[column]))
 
@@ -157,6 +161,14 @@ class _Numbers(Numbers):
 
 def log_probs(model: Model, rows: Sequence[Row]) -> list[float]:
     """The log-probability, or log-density, of each of several rows."""
+    few = None
+    if 0 < len(rows) <= MOST_FEW:
+        x = np.full((len(rows), model.num_variables), np.nan)
+        for place, row in enumerate(rows):
+            x[place, list(row.values)] = list(row.values.values())
+        few = FewPosterior.of(model, x, [row.events for row in rows])
+    if few is not None:
+        return few.log_evidence.tolist()
     groups: dict[frozenset[int], list[int]] = {}
     for place, row in enumerate(rows):
         groups.setdefault(frozenset(row.events), []).append(place)
