@@ -23,7 +23,7 @@ from torch import Tensor
 
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton.linear import highest, power, product, scaled
-from einet.kernels.triton.products import PLANES, TINY, cut, dot_of_planes
+from einet.kernels.triton.products import PLANES, TINY, cut, dot_of_planes, fetch
 from einet.kernels.triton.tree_parts import (
     TreeEdges,
     Weights,
@@ -44,6 +44,8 @@ __all__ = ["backward", "forward"]
 
 _NEVER = tl.constexpr(-(1 << 30))
 _LOG_2 = tl.constexpr(0.6931471805599453)
+# With more entries there are tasks enough for larger tiles.
+_FEW = 512
 # Gradients stay below the largest float32.
 _HUGE = tl.constexpr(1e38)
 
@@ -55,10 +57,10 @@ def forward(
     weights: Weights, nodes: Nodes, edges: TreeEdges, products: WideProducts, precision: str
 ) -> None:
     """``v`` and ``m`` of all sums, and the ``products`` that they are sums of."""
-    batch = nodes.v.shape[-1]
-    tiles = _tiles()
+    batch, samples = nodes.v.shape[-1], products.p.shape[-1]
+    tiles = _tiles(weights.num_outputs, samples)
     each = tiles.pop("EACH")
-    blocks = triton.cdiv(batch, tiles["B_BLOCK"])
+    blocks = samples // tiles["B_BLOCK"]
     parts = triton.cdiv(weights.num_outputs, tiles["K_BLOCK"])
     makers = products.groups * (tiles["B_BLOCK"] // tiles["P_BLOCK"])
     number = programs(nodes.v, len(edges) * blocks * (parts + makers), each)
@@ -66,34 +68,43 @@ def forward(
     counters = new_counters(nodes.v, 2 * len(edges), blocks)
     _forward[(number,)](
         weights.base, weights.offsets, nodes.v, nodes.m, edges.children, edges.ends, order,
-        products.p, products.exponents, counters, batch, products.p.stride(0),
-        products.p.shape[-1], nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, len(edges),
+        products.p, products.exponents, products.factors, counters, batch, products.p.stride(0),
+        samples, nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, len(edges),
         order.shape[0] * blocks, weights.num_inputs, weights.num_outputs,
         AT_ONCE=edges.at_once, PLANES=PLANES[precision], GROUP=products.group,
-        ALIGNED=weights.aligned, **tiles,
+        ALIGNED=weights.aligned, FETCH=_fetches(weights, nodes), **tiles,
     )  # fmt: skip
 
 
-def _tiles() -> dict:
+def _fetches(weights: Weights, nodes: Nodes) -> bool:
+    """Whether rows of weights and values begin at multiples of 16 bytes, on a GPU."""
+    sizes = (weights.num_inputs, *nodes.v.stride()[:2])
+    return nodes.v.is_cuda and weights.aligned and all(size % 4 == 0 for size in sizes)
+
+
+def _tiles(outputs: int, samples: int) -> dict:
     """Sizes of tiles, and how many programs share a multiprocessor: the fastest on an H200.
 
     While one program waits for tensor cores or memory, others go on: several small ones are faster
     than one of larger tiles, although they read their operands more often.
     """
-    return {"K_BLOCK": 64, "I_BLOCK": 32, "B_BLOCK": SAMPLES, "P_BLOCK": 16, "STAGES": 3,
-            "EACH": 3, "num_warps": 4, "maxnreg": 168}  # fmt: skip
+    tiles = {"K_BLOCK": 64, "I_BLOCK": 32, "P_BLOCK": 32, "STAGES": 3, "num_warps": 4}
+    if outputs > _FEW and samples % (2 * SAMPLES) == 0:
+        return tiles | {"B_BLOCK": 2 * SAMPLES, "EACH": 2, "maxnreg": 255}
+    return tiles | {"B_BLOCK": SAMPLES, "EACH": 3, "maxnreg": 168}
 
 
 @triton.jit
 def _forward(
-    weight, offsets, v, m, children, ends, order, products, exponents, counters,
+    weight, offsets, v, m, children, ends, order, products, exponents, factors, counters,
     B, plane, B_PAD, v_node, v_k, first_sum, num_sums, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
     AT_ONCE: tl.constexpr, PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr,
+    FETCH: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, P_BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(B, B_BLOCK)
+    blocks = B_PAD // B_BLOCK
     groups: tl.constexpr = (num_inputs + GROUP - 1) // GROUP
     parts: tl.constexpr = (num_outputs + K_BLOCK - 1) // K_BLOCK
     pieces: tl.constexpr = B_BLOCK // P_BLOCK
@@ -110,6 +121,10 @@ def _forward(
         products_at = products + row * (groups * GROUP) * B_PAD
         exponents_at = exponents + row * groups * B_PAD
         if what < makers:
+            if FETCH:
+                _fetch_values(v, children, first, last, (what // pieces) * GROUP,
+                              block * B_BLOCK + (what % pieces) * P_BLOCK, B, v_node, v_k,
+                              num_inputs, GROUP, P_BLOCK)  # fmt: skip
             for edge in range(first, last):
                 below = tl.load(children + edge) - first_sum
                 if below >= 0:
@@ -120,11 +135,14 @@ def _forward(
                       num_inputs, AT_ONCE, PLANES, GROUP, P_BLOCK)  # fmt: skip
             signal(made + row * blocks + block)
         else:
-            wait(made + row * blocks + block, makers)
             begin = tl.load(offsets + row)
             if ALIGNED:
                 begin = tl.multiple_of(begin, 16)
             start, part = block * B_BLOCK, what - makers
+            if FETCH:
+                k = tl.minimum(part * K_BLOCK + tl.arange(0, K_BLOCK), num_outputs - 1)
+                fetch(weight + begin + k * num_inputs, 4 * min(num_inputs, 256))
+            wait(made + row * blocks + block, makers)
             largest = _add(weight + begin, v + (row + first_sum) * v_node, products_at,
                            exponents_at, part, start, B, plane, B_PAD, v_k,
                            num_inputs, num_outputs, PLANES, GROUP,
@@ -139,8 +157,25 @@ def _forward(
                 for edge in range(first, last):
                     scale += tl.load(m + tl.load(children + edge) * B + b, mask=b < B, other=0.0)
                 tl.store(m + (row + first_sum) * B + b, scale, mask=b < B)
+                if groups > 1:
+                    for group in tl.static_range(groups):
+                        own = tl.load(exponents_at + group * B_PAD + b)
+                        at = factors + (row * groups + group) * B_PAD + b
+                        tl.store(at, power(own - top).to(tl.bfloat16))
             signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)
+
+
+@triton.jit
+def _fetch_values(
+    v, children, first, last, first_entry, start, B, v_node, v_k,
+    num_inputs: tl.constexpr, GROUP: tl.constexpr, P_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Have the values of children on their way while some of them are yet to be made."""
+    i = tl.minimum(first_entry + tl.arange(0, GROUP), num_inputs - 1)
+    if start + P_BLOCK <= B:
+        for edge in range(first, tl.minimum(last, first + 4)):
+            fetch((v + tl.load(children + edge) * v_node + start) + i * v_k, 4 * P_BLOCK)
 
 
 @triton.jit
@@ -170,7 +205,7 @@ def _add(
     k = part * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
     b = first_sample + tl.arange(0, B_BLOCK)[None, :]
     largest = _largest(exponents, b, B_PAD, groups)
-    own = tl.load(exponents + b)
+    factor = tl.full([1, B_BLOCK], 1.0, tl.float32)
     sums = tl.zeros([K_BLOCK, B_BLOCK], tl.float32)
     for start in tl.range(0, num_inputs, I_BLOCK, num_stages=STAGES):
         i = start + tl.arange(0, I_BLOCK)
@@ -180,10 +215,10 @@ def _add(
         w1, w2, w3 = cut(w)
         more = dot_of_planes(w1, w2, w3, q1, q2, q3, PLANES)
         if groups > 1:
-            more *= power(own - largest)
-            # Those of the next turn, early enough that nothing waits for them.
-            after = tl.minimum((start + I_BLOCK) // GROUP, groups - 1)
-            own = tl.load(exponents + after * B_PAD + b)
+            if start % GROUP == 0:
+                own = tl.load(exponents + (start // GROUP) * B_PAD + b)
+                factor = power(own - largest)
+            more *= factor
         sums += more
     tl.store(v + (k * v_k + b), sums, mask=(k < num_outputs) & (b < B))
     return largest
@@ -254,22 +289,23 @@ def backward(
         flow: Where those into leaves go.
         precision: The precision mode.
     """
-    batch = nodes.v.shape[-1]
+    batch, samples = nodes.v.shape[-1], products.p.shape[-1]
     tiles = _tiles_down()
     each = tiles.pop("EACH")
-    blocks = triton.cdiv(batch, tiles["B_BLOCK"])
+    blocks = samples // tiles["B_BLOCK"]
     parts = triton.cdiv(weights.num_inputs, tiles["I_BLOCK"])
     number = programs(nodes.v, len(edges) * blocks * parts, each)
     order = backward_order(edges, parts, max(1, number // blocks))
     counters = new_counters(nodes.v, len(edges), blocks)
     _backward[(number,)](
         weights.base, weights.offsets, nodes.v, edges.children, edges.ends, edges.parents, order,
-        products.p, products.exponents, gradients.u, gradients.totals, flow, counters, batch,
-        products.p.stride(0), gradients.u.stride(0), products.p.shape[-1],
+        products.p, products.factors, gradients.u, gradients.totals, flow, counters, batch,
+        products.p.stride(0), gradients.u.stride(0), samples,
         nodes.v.stride(0), nodes.v.stride(1), flow.stride(0), flow.stride(1),
         edges.first_sum, edges.num_leaf_nodes, order.shape[0] * blocks,
         weights.num_inputs, weights.num_outputs,
-        PLANES=PLANES[precision], GROUP=products.group, ALIGNED=weights.aligned, **tiles,
+        PLANES=PLANES[precision], GROUP=products.group, ALIGNED=weights.aligned,
+        FETCH=_fetches(weights, nodes), **tiles,
     )  # fmt: skip
 
 
@@ -280,14 +316,14 @@ def _tiles_down() -> dict:
 
 @triton.jit
 def _backward(
-    weight, offsets, v, children, ends, parents, order, products, exponents, gradients, totals,
+    weight, offsets, v, children, ends, parents, order, products, factors, gradients, totals,
     flows, counters, B, p_plane, u_plane, B_PAD, v_node, v_k, f_node, f_k,
     first_sum, num_leaf_nodes, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
-    PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr,
+    PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr, FETCH: tl.constexpr,
     I_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(B, B_BLOCK)
+    blocks = B_PAD // B_BLOCK
     groups: tl.constexpr = (num_inputs + GROUP - 1) // GROUP
     parts: tl.constexpr = (num_inputs + I_BLOCK - 1) // I_BLOCK
     size = (groups * GROUP) * B_PAD
@@ -299,13 +335,17 @@ def _backward(
         row, part = (entry // parts).to(tl.int64), entry % parts
         first, last = tl.load(ends + row), tl.load(ends + row + 1)
         parent = tl.load(parents + row)
+        at = tl.load(offsets + row)
+        if ALIGNED:
+            at = tl.multiple_of(at, 16)
+        if FETCH:
+            _fetch_ahead(weight + at, v, children, first, last, products + row * size, part, block,
+                         B, p_plane, B_PAD, v_node, v_k, num_leaf_nodes,
+                         num_inputs, num_outputs, PLANES, I_BLOCK, B_BLOCK)  # fmt: skip
         if parent >= 0:
             wait(done + parent * blocks + block, parts)
         b = block * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
         i = part * I_BLOCK + tl.arange(0, I_BLOCK)[:, None]
-        at = tl.load(offsets + row)
-        if ALIGNED:
-            at = tl.multiple_of(at, 16)
         weight_at = weight + at + i
         u_at = gradients + row * size
         flow = tl.zeros([I_BLOCK, B_BLOCK], tl.float32)
@@ -324,10 +364,8 @@ def _backward(
         if PLANES == 3:
             p += p3.to(tl.float32)
         if groups > 1:
-            exponents_at = exponents + row * groups * B_PAD
-            largest = _largest(exponents_at, b, B_PAD, groups)
-            shift = tl.load(exponents_at + (part * I_BLOCK // GROUP) * B_PAD + b) - largest
-            p *= power(shift)
+            group = row * groups + part * I_BLOCK // GROUP
+            p *= tl.load(factors + group * B_PAD + b).to(tl.float32)
         flow *= p
         here = (i < num_inputs) & (b < B)
         for edge in range(first, last):
@@ -336,11 +374,35 @@ def _backward(
                 tl.store((flows + node * f_node) + (i * f_k + b), flow, mask=here)
             else:
                 value = tl.load((v + node * v_node) + (i * v_k + b), mask=here, other=0.0)
-                each = tl.where(value > 0, tl.minimum(flow / tl.maximum(value, TINY), _HUGE), 0.0)
+                # 0 where the value is, which has no gradient then.
+                inverse = tl.where(value > 0, 1.0 / tl.maximum(value, TINY), 0.0)
+                each = tl.minimum(flow * inverse, _HUGE)
                 below = (node - first_sum).to(tl.int64)
                 _store(gradients + below * size + (i * B_PAD + b), u_plane, each, PLANES)
-                total = tl.sum(tl.where(value > 0, flow, 0.0), 1)
+                total = tl.sum(tl.where(inverse > 0, flow, 0.0), 1)
                 entry_at = part * I_BLOCK + tl.arange(0, I_BLOCK)
                 tl.store(totals + (below * blocks + block) * (groups * GROUP) + entry_at, total)
         signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)
+
+
+@triton.jit
+def _fetch_ahead(
+    weight, v, children, first, last, products, part, block, B, p_plane, B_PAD, v_node, v_k,
+    num_leaf_nodes, num_inputs: tl.constexpr, num_outputs: tl.constexpr, PLANES: tl.constexpr,
+    I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Have on their way what a task reads first, and what it reads in the end."""
+    first_i = tl.minimum(part * I_BLOCK, num_inputs - I_BLOCK)
+    for start in tl.static_range(0, min(num_outputs, 256), 128):
+        k = tl.minimum(start + tl.arange(0, 128), num_outputs - 1)
+        fetch(weight + k * num_inputs + first_i, 4 * I_BLOCK)
+    i = part * I_BLOCK + tl.arange(0, I_BLOCK)
+    for plane in tl.static_range(PLANES):
+        fetch((products + plane * p_plane + block * B_BLOCK) + i * B_PAD, 2 * B_BLOCK)
+    if (block + 1) * B_BLOCK <= B:
+        place = tl.minimum(i, num_inputs - 1) * v_k + block * B_BLOCK
+        for edge in range(first, tl.minimum(last, first + 4)):
+            node = tl.load(children + edge)
+            if node >= num_leaf_nodes:
+                fetch((v + node * v_node) + place, 4 * B_BLOCK)
