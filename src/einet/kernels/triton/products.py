@@ -15,7 +15,7 @@ Rounding is to nearest: the cores themselves would cut bits off, and as all our 
 positive, such errors add up instead of averaging out.
 """
 
-# pyright: reportGeneralTypeIssues=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
 
 import os
 
@@ -30,7 +30,6 @@ __all__ = [
     "dot",
     "dot_of_planes",
     "exact_dot",
-    "fetch",
     "log_of",
     "padded",
     "split",
@@ -148,23 +147,6 @@ def times(x, factor):
     else:
         x *= factor
     return x
-
-
-@triton.jit
-def fetch(at, size):
-    """Have so many bytes after each address on their way into the L2 cache, and do not wait.
-
-    Addresses and sizes are multiples of 16 bytes.
-    """
-    if not _INTERPRETED:
-        tl.inline_asm_elementwise(
-            "cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;",
-            "=r,l,r",
-            [at.to(tl.int64), size],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
 
 
 @triton.jit

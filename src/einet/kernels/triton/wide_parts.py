@@ -15,14 +15,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.kernels.nodes import Nodes
-from einet.kernels.triton.products import PLANES, cut, padded
+from einet.kernels.triton.products import PLANES, cut
 from einet.kernels.triton.tree_parts import TreeEdges
 
 __all__ = ["SAMPLES", "Gradients", "WideProducts", "backward_order", "forward_order"]
 
 #: Samples are filled up to a multiple of this number.
 SAMPLES = 64
-# Entries that a product task makes, and that share an exponent for each sample.
+# Entries that a product task makes, and that share an exponent for each sample: as many as the
+# largest tiles have.
 _GROUP = 128
 # How long the tasks take, in one unit: only their ratio counts, and it is roughly this.
 _PRODUCT_COST = 1.0
@@ -36,11 +37,6 @@ def _room(like: Tensor, sums: int, entries: int, batch: int, precision: str) -> 
     blocks = triton.cdiv(batch, SAMPLES)
     shape = (PLANES[precision], sums, entries, blocks * SAMPLES)
     return like.new_empty(shape, dtype=torch.bfloat16)
-
-
-def _group(inputs: int) -> int:
-    # At least as many as the tiles of all kernels have.
-    return min(_GROUP, max(128, padded(inputs)))
 
 
 @dataclass
@@ -72,11 +68,10 @@ class WideProducts:
         cls, sums: int, inputs: int, batch: int, like: Tensor, precision: str
     ) -> WideProducts:
         """Products yet to be written."""
-        group = _group(inputs)
-        groups = triton.cdiv(inputs, group)
-        p = _room(like, sums, groups * group, batch, precision)
+        groups = triton.cdiv(inputs, _GROUP)
+        p = _room(like, sums, groups * _GROUP, batch, precision)
         exponents = like.new_empty(sums, groups, p.shape[-1], dtype=torch.int32)
-        return cls(p, exponents, exponents.new_empty(exponents.shape, dtype=p.dtype), group)
+        return cls(p, exponents, exponents.new_empty(exponents.shape, dtype=p.dtype), _GROUP)
 
     def at(self, rows: slice | Int[Tensor, " some"], batch: int) -> WideProducts:
         """The same for some of ``batch`` samples."""
@@ -108,8 +103,7 @@ class Gradients:
     ) -> Gradients:
         """Those of sums whose parent is none of these, with room for all others."""
         batch = gradient.shape[-1]
-        group = _group(num_outputs)
-        entries = triton.cdiv(num_outputs, group) * group
+        entries = triton.cdiv(num_outputs, _GROUP) * _GROUP
         u = _room(gradient, len(edges), entries, batch, precision)
         blocks = u.shape[-1] // SAMPLES
         totals = gradient.new_empty(len(edges), blocks, entries)

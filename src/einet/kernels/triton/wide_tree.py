@@ -23,7 +23,7 @@ from torch import Tensor
 
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton.linear import highest, power, product, scaled
-from einet.kernels.triton.products import PLANES, TINY, cut, dot_of_planes, fetch
+from einet.kernels.triton.products import PLANES, TINY, cut, dot_of_planes
 from einet.kernels.triton.tree_parts import (
     TreeEdges,
     Weights,
@@ -72,14 +72,8 @@ def forward(
         samples, nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, len(edges),
         order.shape[0] * blocks, weights.num_inputs, weights.num_outputs,
         AT_ONCE=edges.at_once, PLANES=PLANES[precision], GROUP=products.group,
-        ALIGNED=weights.aligned, FETCH=_fetches(weights, nodes), **tiles,
+        ALIGNED=weights.aligned, **tiles,
     )  # fmt: skip
-
-
-def _fetches(weights: Weights, nodes: Nodes) -> bool:
-    """Whether rows of weights and values begin at multiples of 16 bytes, on a GPU."""
-    sizes = (weights.num_inputs, *nodes.v.stride()[:2])
-    return nodes.v.is_cuda and weights.aligned and all(size % 4 == 0 for size in sizes)
 
 
 def _tiles(outputs: int, samples: int) -> dict:
@@ -100,7 +94,6 @@ def _forward(
     B, plane, B_PAD, v_node, v_k, first_sum, num_sums, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
     AT_ONCE: tl.constexpr, PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr,
-    FETCH: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, P_BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -121,10 +114,6 @@ def _forward(
         products_at = products + row * (groups * GROUP) * B_PAD
         exponents_at = exponents + row * groups * B_PAD
         if what < makers:
-            if FETCH:
-                _fetch_values(v, children, first, last, (what // pieces) * GROUP,
-                              block * B_BLOCK + (what % pieces) * P_BLOCK, B, v_node, v_k,
-                              num_inputs, GROUP, P_BLOCK)  # fmt: skip
             for edge in range(first, last):
                 below = tl.load(children + edge) - first_sum
                 if below >= 0:
@@ -138,11 +127,8 @@ def _forward(
             begin = tl.load(offsets + row)
             if ALIGNED:
                 begin = tl.multiple_of(begin, 16)
-            start, part = block * B_BLOCK, what - makers
-            if FETCH:
-                k = tl.minimum(part * K_BLOCK + tl.arange(0, K_BLOCK), num_outputs - 1)
-                fetch(weight + begin + k * num_inputs, 4 * min(num_inputs, 256))
             wait(made + row * blocks + block, makers)
+            start, part = block * B_BLOCK, what - makers
             largest = _add(weight + begin, v + (row + first_sum) * v_node, products_at,
                            exponents_at, part, start, B, plane, B_PAD, v_k,
                            num_inputs, num_outputs, PLANES, GROUP,
@@ -164,18 +150,6 @@ def _forward(
                         tl.store(at, power(own - top).to(tl.bfloat16))
             signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)
-
-
-@triton.jit
-def _fetch_values(
-    v, children, first, last, first_entry, start, B, v_node, v_k,
-    num_inputs: tl.constexpr, GROUP: tl.constexpr, P_BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Have the values of children on their way while some of them are yet to be made."""
-    i = tl.minimum(first_entry + tl.arange(0, GROUP), num_inputs - 1)
-    if start + P_BLOCK <= B:
-        for edge in range(first, tl.minimum(last, first + 4)):
-            fetch((v + tl.load(children + edge) * v_node + start) + i * v_k, 4 * P_BLOCK)
 
 
 @triton.jit
@@ -304,8 +278,7 @@ def backward(
         nodes.v.stride(0), nodes.v.stride(1), flow.stride(0), flow.stride(1),
         edges.first_sum, edges.num_leaf_nodes, order.shape[0] * blocks,
         weights.num_inputs, weights.num_outputs,
-        PLANES=PLANES[precision], GROUP=products.group, ALIGNED=weights.aligned,
-        FETCH=_fetches(weights, nodes), **tiles,
+        PLANES=PLANES[precision], GROUP=products.group, ALIGNED=weights.aligned, **tiles,
     )  # fmt: skip
 
 
@@ -320,7 +293,7 @@ def _backward(
     flows, counters, B, p_plane, u_plane, B_PAD, v_node, v_k, f_node, f_k,
     first_sum, num_leaf_nodes, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
-    PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr, FETCH: tl.constexpr,
+    PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr,
     I_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     blocks = B_PAD // B_BLOCK
@@ -338,10 +311,6 @@ def _backward(
         at = tl.load(offsets + row)
         if ALIGNED:
             at = tl.multiple_of(at, 16)
-        if FETCH:
-            _fetch_ahead(weight + at, v, children, first, last, products + row * size, part, block,
-                         B, p_plane, B_PAD, v_node, v_k, num_leaf_nodes,
-                         num_inputs, num_outputs, PLANES, I_BLOCK, B_BLOCK)  # fmt: skip
         if parent >= 0:
             wait(done + parent * blocks + block, parts)
         b = block * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
@@ -384,25 +353,3 @@ def _backward(
                 tl.store(totals + (below * blocks + block) * (groups * GROUP) + entry_at, total)
         signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)
-
-
-@triton.jit
-def _fetch_ahead(
-    weight, v, children, first, last, products, part, block, B, p_plane, B_PAD, v_node, v_k,
-    num_leaf_nodes, num_inputs: tl.constexpr, num_outputs: tl.constexpr, PLANES: tl.constexpr,
-    I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Have on their way what a task reads first, and what it reads in the end."""
-    first_i = tl.minimum(part * I_BLOCK, num_inputs - I_BLOCK)
-    for start in tl.static_range(0, min(num_outputs, 256), 128):
-        k = tl.minimum(start + tl.arange(0, 128), num_outputs - 1)
-        fetch(weight + k * num_inputs + first_i, 4 * I_BLOCK)
-    i = part * I_BLOCK + tl.arange(0, I_BLOCK)
-    for plane in tl.static_range(PLANES):
-        fetch((products + plane * p_plane + block * B_BLOCK) + i * B_PAD, 2 * B_BLOCK)
-    if (block + 1) * B_BLOCK <= B:
-        place = tl.minimum(i, num_inputs - 1) * v_k + block * B_BLOCK
-        for edge in range(first, tl.minimum(last, first + 4)):
-            node = tl.load(children + edge)
-            if node >= num_leaf_nodes:
-                fetch((v + node * v_node) + place, 4 * B_BLOCK)

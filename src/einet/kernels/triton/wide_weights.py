@@ -2,7 +2,8 @@
 
 Products and gradients lie in memory as tensor cores take them (:mod:`.wide_parts`), so that the
 statistics :math:`\\sum_b u_k p_i` (n/w of eq. 6) are products of matrices and nothing else. What
-those of an output add up to is its flow, which the way down has added up.
+those of an output add up to is its flow, which the way down has added up. Several programs make new
+weights of an output; whoever comes last divides them by their sum.
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false
@@ -14,9 +15,9 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.kernels.triton.products import PLANES, TINY, dot_of_planes, fetch, times
+from einet.kernels.triton.products import PLANES, TINY, dot_of_planes, times
 from einet.kernels.triton.tree_parts import Weights, new_counters
-from einet.kernels.triton.tree_weights import changed, normalize
+from einet.kernels.triton.tree_weights import changed
 from einet.kernels.triton.wide_parts import Gradients, WideProducts
 from einet.kernels.update import RELATIVE_FLOOR
 
@@ -53,26 +54,25 @@ def _reduce(
     sums, samples = products.p.shape[1], products.p.shape[-1]
     across_k, across_i = triton.cdiv(K, tiles["K_BLOCK"]), triton.cdiv(I, tiles["I_BLOCK"])
     none = gradients.totals
-    at_once = tiles.pop("NORMALIZE") and step_size is not None and across_i > 1
-    fetches = none.is_cuda and weights.aligned and I % 4 == 0 and tiles["I_BLOCK"] <= I
-    rows = none.new_empty(sums * across_k * across_i * tiles["K_BLOCK"]) if at_once else none
+    normalize = step_size is not None and across_i > 1
+    rows, counters = none, none
+    if normalize:
+        rows = none.new_empty(sums * across_k * across_i * tiles["K_BLOCK"])
+        counters = new_counters(none, sums, across_k)
     _statistics[(sums * across_k * across_i,)](
         weights.base, weights.offsets, products.p, products.factors, gradients.u,
-        gradients.totals, rows, new_counters(none, sums, across_k),
+        gradients.totals, rows, counters,
         none if step_size is None else step_size, none if pseudo is None else pseudo,
         products.p.stride(0), gradients.u.stride(0), samples, gradients.totals.shape[1],
         products.p.shape[2], gradients.u.shape[2], I, K, RELATIVE_FLOOR / I,
         STEP=step_size is not None, PRIOR=pseudo is not None, ALIGNED=weights.aligned,
-        FETCH=fetches, NORMALIZE=at_once, PLANES=PLANES[precision], GROUP=products.group, **tiles,
+        NORMALIZE=normalize, PLANES=PLANES[precision], GROUP=products.group, **tiles,
     )  # fmt: skip
-    if step_size is not None and across_i > 1 and not at_once:
-        normalize(weights, sums)
 
 
 def _tiles() -> dict:
     """Sizes of tiles, the fastest of those timed on an H200."""
-    return {"K_BLOCK": 64, "I_BLOCK": 128, "B_BLOCK": 32, "num_warps": 4, "num_stages": 3,
-            "NORMALIZE": True}  # fmt: skip
+    return {"K_BLOCK": 64, "I_BLOCK": 128, "B_BLOCK": 32, "num_warps": 4, "num_stages": 3}
 
 
 @triton.jit
@@ -81,7 +81,7 @@ def _statistics(
     p_plane, u_plane, B_PAD, blocks, p_entries, u_entries,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr, floor,
     STEP: tl.constexpr, PRIOR: tl.constexpr, ALIGNED: tl.constexpr,
-    FETCH: tl.constexpr, NORMALIZE: tl.constexpr, PLANES: tl.constexpr, GROUP: tl.constexpr,
+    NORMALIZE: tl.constexpr, PLANES: tl.constexpr, GROUP: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     across_i: tl.constexpr = (num_inputs + I_BLOCK - 1) // I_BLOCK
@@ -100,10 +100,6 @@ def _statistics(
     begin = tl.load(offsets + row)
     if ALIGNED:
         begin = tl.multiple_of(begin, 16)
-    if FETCH:
-        # What is needed in the end.
-        some = tl.minimum(k, num_outputs - 1) * num_inputs
-        fetch(weight + begin + some + tl.minimum(first_i, num_inputs - I_BLOCK), 4 * I_BLOCK)
     counts = tl.zeros([K_BLOCK, I_BLOCK], tl.float32)
     for start in range(0, B_PAD, B_BLOCK):
         b = start + tl.arange(0, B_BLOCK)[None, :]
