@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+pytest.importorskip("triton")
+
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton import wide_tree, wide_weights
 from einet.kernels.triton.tree_parts import TreeEdges, Weights
@@ -21,10 +23,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 # Six leaves; three sums, each of them a child of the next.
 CHILDREN = [[0, 1, 2], [3, 6], [4, 5, 7]]
 LEAVES = 6
+# Of other sizes are those of tests/layers/test_tree.py.
 ON_GPU = [
     pytest.param("cuda", K, batch, few, marks=pytest.mark.gpu)
-    for K in (65, 100, 256, 300, 512, 1024)
-    for batch, few in ((37, 512), (128, 64), (500, 512))
+    for K, batch, few in ((101, 37, 512), (300, 128, 64), (1024, 500, 512))
 ]
 NAMES = ("device", "K", "batch", "few")
 
@@ -98,7 +100,7 @@ def close(found: Tensor, expected: Tensor, tolerance: float, least: float = 0.0)
 def test_values(device, K, batch, few, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wide_tree, "_FEW", few)
     case = Case(K, batch, device)
-    for precision, tolerance in (("highest", 3e-6), ("high", 2**-11)):
+    for precision, tolerance in (("highest", 1e-5), ("high", 2**-11)):
         products = case.forward(precision)
         expected = torch.stack(case.values()[LEAVES:])
         found = case.nodes.v[LEAVES:].double() * case.nodes.m[LEAVES:].exp().unsqueeze(1)
@@ -123,9 +125,9 @@ def test_flows_and_a_step(device, K, batch, few, monkeypatch: pytest.MonkeyPatch
     found = Gradients.of_top(flow, case.nodes, case.edges, K, "highest")
     wide_tree.backward(case.weights, case.nodes, case.edges, products, found, flow, "highest")
     for leaf in range(LEAVES):
-        close(flow[leaf], flows[leaf], 1e-5, 1e-30)
+        close(flow[leaf], flows[leaf], 3e-5, 1e-30)
     for row in range(len(CHILDREN)):
-        close(found.totals[row, :, :K].sum(0), flows[LEAVES + row].sum(1), 1e-5)
+        close(found.totals[row, :, :K].sum(0), flows[LEAVES + row].sum(1), 3e-5)
     if device == "cuda":
         statistics_are_added(case, products, found, counts)
     # The counts of a sum's weights divided by its flow, bounded below, and half way there.
@@ -136,7 +138,7 @@ def test_flows_and_a_step(device, K, batch, few, monkeypatch: pytest.MonkeyPatch
     size = torch.tensor(0.5, dtype=torch.float64, device=device)
     wide_weights.step(case.weights, products, found, size, "highest")
     for row, w in enumerate(expected):
-        close(case.w[row], w / w.sum(1, keepdim=True), 1e-5)
+        close(case.w[row], w / w.sum(1, keepdim=True), 3e-5)
         close(case.w[row].double().sum(1), torch.ones_like(w[:, 0]), 1e-6)
 
 
