@@ -173,15 +173,6 @@ def test_a_step_repeats_bit_by_bit(device):
 # -- wide sums -------------------------------------------------------------------------------------
 
 
-@interpreted
-def test_groups_of_entries_share_no_exponent(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("einet.kernels.triton.wide_parts._GROUP", 128)
-    pair = twins(SMALL, 130, "table", "cpu")
-    x = pair.rows(3)
-    pair.densities(x)
-    pair.step(x, 0.5)
-
-
 @pytest.mark.parametrize(
     ("device", "num_sums", "most_divided"),
     [

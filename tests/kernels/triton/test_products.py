@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from einet.kernels.triton.products import PRECISIONS, dot, log_of, padded, split
+from einet.kernels.triton.products import PRECISIONS, cut, dot, log_of, padded, split, times
 from tests.kernels.triton.inner_check import INF, on_devices, on_precisions
 
 # numpy, in which kernels are interpreted, warns where a GPU computes inf or NaN without a word.
@@ -35,6 +35,16 @@ def _split(x, near, rest, N: tl.constexpr):
     first, second = split(tl.load(x + n))
     tl.store(near + n, first)
     tl.store(rest + n, second)
+
+
+@triton.jit
+def _cut(x, factor, planes, N: tl.constexpr):
+    n = tl.arange(0, N)
+    power = tl.load(factor + n)
+    near, middle, last = cut(tl.load(x + n))
+    tl.store(planes + n, times(near, power))
+    tl.store(planes + N + n, times(middle, power))
+    tl.store(planes + 2 * N + n, times(last, power))
 
 
 @triton.jit
@@ -80,6 +90,20 @@ def test_split(device: str) -> None:
     assert (near.double() + rest.double()).equal(x.double())
     assert (rest.abs().double() <= x.double() * 2**-11).all()
     assert (near.view(torch.int32) & 0x1FFF == 0).all()
+
+
+@on_devices
+def test_cut(device: str) -> None:
+    """Into three numbers of 8 bits that hold all 24, and each is exact when scaled."""
+    x = uniform(256, device=device) * 2.0 ** torch.arange(-60, 68).repeat(2).float().to(device)
+    x[:4] = torch.tensor([0.0, 1.0, 1 - 2**-24, 1e38])
+    factor = 2.0 ** -torch.arange(256).remainder(30).float().to(device)
+    planes = torch.full((3, 256), torch.nan, dtype=torch.bfloat16, device=device)
+    _cut[(1,)](x, factor.bfloat16(), planes, N=256)
+    assert planes.double().sum(0).equal(x.double() * factor.double())
+    near, middle, last = planes.double().abs()
+    assert (middle <= near * 2**-7).all()
+    assert (last <= near * 2**-15).all()
 
 
 @on_devices

@@ -15,15 +15,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.kernels.nodes import Nodes
-from einet.kernels.triton.products import PLANES, cut, padded
+from einet.kernels.triton.products import PLANES, cut
 from einet.kernels.triton.tree_parts import TreeEdges
 
 __all__ = ["SAMPLES", "Gradients", "WideProducts", "backward_order", "forward_order"]
 
-#: Samples of a block: their number is filled up to whole blocks.
+#: Samples are filled up to a multiple of this number.
 SAMPLES = 64
-# Entries that a product task makes, and that share an exponent for each sample.
-_GROUP = 256
+# Entries that a product task makes, and that share an exponent for each sample: as many as the
+# largest tiles have.
+_GROUP = 128
 # How long the tasks take, in one unit: only their ratio counts, and it is roughly this.
 _PRODUCT_COST = 1.0
 _SUM_COST = 2.0
@@ -38,21 +39,18 @@ def _room(like: Tensor, sums: int, entries: int, batch: int, precision: str) -> 
     return like.new_empty(shape, dtype=torch.bfloat16)
 
 
-def _group(inputs: int) -> int:
-    # At least as many as the tiles of all kernels have.
-    return min(_GROUP, max(128, padded(inputs)))
-
-
 @dataclass
 class WideProducts:
     """What the sums are sums of, ``p[plane, sum, entry, sample]``: planes add up to a number.
 
     Entries and samples are filled up with zeros to whole groups and blocks. Those of a group are
-    divided by 2 to the power of ``exponents[sum, group, sample]``.
+    divided by 2 to the power of ``exponents[sum, group, sample]``; times ``factors``, which are
+    powers of two as well, all groups of a sum are divided by the same. (A single group needs none.)
     """
 
     p: Float[Tensor, "planes sums entries samples"]
     exponents: Int[Tensor, "sums groups samples"]
+    factors: Float[Tensor, "sums groups samples"]
     group: int
 
     @property
@@ -63,25 +61,25 @@ class WideProducts:
     @property
     def nbytes(self) -> int:
         """The memory of all of them."""
-        return self.p.nbytes + self.exponents.nbytes
+        return self.p.nbytes + self.exponents.nbytes + self.factors.nbytes
 
     @classmethod
     def empty(
         cls, sums: int, inputs: int, batch: int, like: Tensor, precision: str
     ) -> WideProducts:
         """Products yet to be written."""
-        group = _group(inputs)
-        groups = triton.cdiv(inputs, group)
-        p = _room(like, sums, groups * group, batch, precision)
+        groups = triton.cdiv(inputs, _GROUP)
+        p = _room(like, sums, groups * _GROUP, batch, precision)
         exponents = like.new_empty(sums, groups, p.shape[-1], dtype=torch.int32)
-        return cls(p, exponents, group)
+        return cls(p, exponents, exponents.new_empty(exponents.shape, dtype=p.dtype), _GROUP)
 
     def at(self, rows: slice | Int[Tensor, " some"], batch: int) -> WideProducts:
         """The same for some of ``batch`` samples."""
-        p, exponents = (part[..., :batch][..., rows] for part in (self.p, self.exponents))
-        fill = -p.shape[-1] % SAMPLES
-        pad = torch.nn.functional.pad
-        return WideProducts(pad(p, (0, fill)), pad(exponents, (0, fill)), self.group)
+        whole = (self.p, self.exponents, self.factors)
+        parts = [part[..., :batch][..., rows] for part in whole]
+        fill = (0, -parts[0].shape[-1] % SAMPLES)
+        p, exponents, factors = (torch.nn.functional.pad(part, fill) for part in parts)
+        return WideProducts(p, exponents, factors, self.group)
 
 
 @dataclass
@@ -105,8 +103,7 @@ class Gradients:
     ) -> Gradients:
         """Those of sums whose parent is none of these, with room for all others."""
         batch = gradient.shape[-1]
-        group = _group(num_outputs)
-        entries = triton.cdiv(num_outputs, group) * group
+        entries = triton.cdiv(num_outputs, _GROUP) * _GROUP
         u = _room(gradient, len(edges), entries, batch, precision)
         blocks = u.shape[-1] // SAMPLES
         totals = gradient.new_empty(len(edges), blocks, entries)

@@ -44,6 +44,8 @@ __all__ = ["backward", "forward"]
 
 _NEVER = tl.constexpr(-(1 << 30))
 _LOG_2 = tl.constexpr(0.6931471805599453)
+# With more entries there are tasks enough for larger tiles.
+_FEW = 512
 # Gradients stay below the largest float32.
 _HUGE = tl.constexpr(1e38)
 
@@ -55,10 +57,10 @@ def forward(
     weights: Weights, nodes: Nodes, edges: TreeEdges, products: WideProducts, precision: str
 ) -> None:
     """``v`` and ``m`` of all sums, and the ``products`` that they are sums of."""
-    batch = nodes.v.shape[-1]
-    tiles = _tiles()
+    batch, samples = nodes.v.shape[-1], products.p.shape[-1]
+    tiles = _tiles(weights.num_outputs, samples)
     each = tiles.pop("EACH")
-    blocks = triton.cdiv(batch, tiles["B_BLOCK"])
+    blocks = samples // tiles["B_BLOCK"]
     parts = triton.cdiv(weights.num_outputs, tiles["K_BLOCK"])
     makers = products.groups * (tiles["B_BLOCK"] // tiles["P_BLOCK"])
     number = programs(nodes.v, len(edges) * blocks * (parts + makers), each)
@@ -66,34 +68,36 @@ def forward(
     counters = new_counters(nodes.v, 2 * len(edges), blocks)
     _forward[(number,)](
         weights.base, weights.offsets, nodes.v, nodes.m, edges.children, edges.ends, order,
-        products.p, products.exponents, counters, batch, products.p.stride(0),
-        products.p.shape[-1], nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, len(edges),
+        products.p, products.exponents, products.factors, counters, batch, products.p.stride(0),
+        samples, nodes.v.stride(0), nodes.v.stride(1), edges.first_sum, len(edges),
         order.shape[0] * blocks, weights.num_inputs, weights.num_outputs,
         AT_ONCE=edges.at_once, PLANES=PLANES[precision], GROUP=products.group,
         ALIGNED=weights.aligned, **tiles,
     )  # fmt: skip
 
 
-def _tiles() -> dict:
+def _tiles(outputs: int, samples: int) -> dict:
     """Sizes of tiles, and how many programs share a multiprocessor: the fastest on an H200.
 
     While one program waits for tensor cores or memory, others go on: several small ones are faster
     than one of larger tiles, although they read their operands more often.
     """
-    return {"K_BLOCK": 64, "I_BLOCK": 32, "B_BLOCK": SAMPLES, "P_BLOCK": 16, "STAGES": 3,
-            "EACH": 3, "num_warps": 4, "maxnreg": 168}  # fmt: skip
+    tiles = {"K_BLOCK": 64, "I_BLOCK": 32, "P_BLOCK": 32, "STAGES": 3, "num_warps": 4}
+    if outputs > _FEW and samples % (2 * SAMPLES) == 0:
+        return tiles | {"B_BLOCK": 2 * SAMPLES, "EACH": 2, "maxnreg": 255}
+    return tiles | {"B_BLOCK": SAMPLES, "EACH": 3, "maxnreg": 168}
 
 
 @triton.jit
 def _forward(
-    weight, offsets, v, m, children, ends, order, products, exponents, counters,
+    weight, offsets, v, m, children, ends, order, products, exponents, factors, counters,
     B, plane, B_PAD, v_node, v_k, first_sum, num_sums, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
     AT_ONCE: tl.constexpr, PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, P_BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(B, B_BLOCK)
+    blocks = B_PAD // B_BLOCK
     groups: tl.constexpr = (num_inputs + GROUP - 1) // GROUP
     parts: tl.constexpr = (num_outputs + K_BLOCK - 1) // K_BLOCK
     pieces: tl.constexpr = B_BLOCK // P_BLOCK
@@ -120,10 +124,10 @@ def _forward(
                       num_inputs, AT_ONCE, PLANES, GROUP, P_BLOCK)  # fmt: skip
             signal(made + row * blocks + block)
         else:
-            wait(made + row * blocks + block, makers)
             begin = tl.load(offsets + row)
             if ALIGNED:
                 begin = tl.multiple_of(begin, 16)
+            wait(made + row * blocks + block, makers)
             start, part = block * B_BLOCK, what - makers
             largest = _add(weight + begin, v + (row + first_sum) * v_node, products_at,
                            exponents_at, part, start, B, plane, B_PAD, v_k,
@@ -139,6 +143,11 @@ def _forward(
                 for edge in range(first, last):
                     scale += tl.load(m + tl.load(children + edge) * B + b, mask=b < B, other=0.0)
                 tl.store(m + (row + first_sum) * B + b, scale, mask=b < B)
+                if groups > 1:
+                    for group in tl.static_range(groups):
+                        own = tl.load(exponents_at + group * B_PAD + b)
+                        at = factors + (row * groups + group) * B_PAD + b
+                        tl.store(at, power(own - top).to(tl.bfloat16))
             signal(done + row * blocks + block)
         task = tl.atomic_add(counters, 1)
 
@@ -170,7 +179,7 @@ def _add(
     k = part * K_BLOCK + tl.arange(0, K_BLOCK)[:, None]
     b = first_sample + tl.arange(0, B_BLOCK)[None, :]
     largest = _largest(exponents, b, B_PAD, groups)
-    own = tl.load(exponents + b)
+    factor = tl.full([1, B_BLOCK], 1.0, tl.float32)
     sums = tl.zeros([K_BLOCK, B_BLOCK], tl.float32)
     for start in tl.range(0, num_inputs, I_BLOCK, num_stages=STAGES):
         i = start + tl.arange(0, I_BLOCK)
@@ -180,10 +189,10 @@ def _add(
         w1, w2, w3 = cut(w)
         more = dot_of_planes(w1, w2, w3, q1, q2, q3, PLANES)
         if groups > 1:
-            more *= power(own - largest)
-            # Those of the next turn, early enough that nothing waits for them.
-            after = tl.minimum((start + I_BLOCK) // GROUP, groups - 1)
-            own = tl.load(exponents + after * B_PAD + b)
+            if start % GROUP == 0:
+                own = tl.load(exponents + (start // GROUP) * B_PAD + b)
+                factor = power(own - largest)
+            more *= factor
         sums += more
     tl.store(v + (k * v_k + b), sums, mask=(k < num_outputs) & (b < B))
     return largest
@@ -254,18 +263,18 @@ def backward(
         flow: Where those into leaves go.
         precision: The precision mode.
     """
-    batch = nodes.v.shape[-1]
+    batch, samples = nodes.v.shape[-1], products.p.shape[-1]
     tiles = _tiles_down()
     each = tiles.pop("EACH")
-    blocks = triton.cdiv(batch, tiles["B_BLOCK"])
+    blocks = samples // tiles["B_BLOCK"]
     parts = triton.cdiv(weights.num_inputs, tiles["I_BLOCK"])
     number = programs(nodes.v, len(edges) * blocks * parts, each)
     order = backward_order(edges, parts, max(1, number // blocks))
     counters = new_counters(nodes.v, len(edges), blocks)
     _backward[(number,)](
         weights.base, weights.offsets, nodes.v, edges.children, edges.ends, edges.parents, order,
-        products.p, products.exponents, gradients.u, gradients.totals, flow, counters, batch,
-        products.p.stride(0), gradients.u.stride(0), products.p.shape[-1],
+        products.p, products.factors, gradients.u, gradients.totals, flow, counters, batch,
+        products.p.stride(0), gradients.u.stride(0), samples,
         nodes.v.stride(0), nodes.v.stride(1), flow.stride(0), flow.stride(1),
         edges.first_sum, edges.num_leaf_nodes, order.shape[0] * blocks,
         weights.num_inputs, weights.num_outputs,
@@ -280,14 +289,14 @@ def _tiles_down() -> dict:
 
 @triton.jit
 def _backward(
-    weight, offsets, v, children, ends, parents, order, products, exponents, gradients, totals,
+    weight, offsets, v, children, ends, parents, order, products, factors, gradients, totals,
     flows, counters, B, p_plane, u_plane, B_PAD, v_node, v_k, f_node, f_k,
     first_sum, num_leaf_nodes, tasks,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr,
     PLANES: tl.constexpr, GROUP: tl.constexpr, ALIGNED: tl.constexpr,
     I_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(B, B_BLOCK)
+    blocks = B_PAD // B_BLOCK
     groups: tl.constexpr = (num_inputs + GROUP - 1) // GROUP
     parts: tl.constexpr = (num_inputs + I_BLOCK - 1) // I_BLOCK
     size = (groups * GROUP) * B_PAD
@@ -299,13 +308,13 @@ def _backward(
         row, part = (entry // parts).to(tl.int64), entry % parts
         first, last = tl.load(ends + row), tl.load(ends + row + 1)
         parent = tl.load(parents + row)
+        at = tl.load(offsets + row)
+        if ALIGNED:
+            at = tl.multiple_of(at, 16)
         if parent >= 0:
             wait(done + parent * blocks + block, parts)
         b = block * B_BLOCK + tl.arange(0, B_BLOCK)[None, :]
         i = part * I_BLOCK + tl.arange(0, I_BLOCK)[:, None]
-        at = tl.load(offsets + row)
-        if ALIGNED:
-            at = tl.multiple_of(at, 16)
         weight_at = weight + at + i
         u_at = gradients + row * size
         flow = tl.zeros([I_BLOCK, B_BLOCK], tl.float32)
@@ -324,10 +333,8 @@ def _backward(
         if PLANES == 3:
             p += p3.to(tl.float32)
         if groups > 1:
-            exponents_at = exponents + row * groups * B_PAD
-            largest = _largest(exponents_at, b, B_PAD, groups)
-            shift = tl.load(exponents_at + (part * I_BLOCK // GROUP) * B_PAD + b) - largest
-            p *= power(shift)
+            group = row * groups + part * I_BLOCK // GROUP
+            p *= tl.load(factors + group * B_PAD + b).to(tl.float32)
         flow *= p
         here = (i < num_inputs) & (b < B)
         for edge in range(first, last):
@@ -336,10 +343,12 @@ def _backward(
                 tl.store((flows + node * f_node) + (i * f_k + b), flow, mask=here)
             else:
                 value = tl.load((v + node * v_node) + (i * v_k + b), mask=here, other=0.0)
-                each = tl.where(value > 0, tl.minimum(flow / tl.maximum(value, TINY), _HUGE), 0.0)
+                # 0 where the value is, which has no gradient then.
+                inverse = tl.where(value > 0, 1.0 / tl.maximum(value, TINY), 0.0)
+                each = tl.minimum(flow * inverse, _HUGE)
                 below = (node - first_sum).to(tl.int64)
                 _store(gradients + below * size + (i * B_PAD + b), u_plane, each, PLANES)
-                total = tl.sum(tl.where(value > 0, flow, 0.0), 1)
+                total = tl.sum(tl.where(inverse > 0, flow, 0.0), 1)
                 entry_at = part * I_BLOCK + tl.arange(0, I_BLOCK)
                 tl.store(totals + (below * blocks + block) * (groups * GROUP) + entry_at, total)
         signal(done + row * blocks + block)

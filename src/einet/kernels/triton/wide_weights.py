@@ -2,7 +2,8 @@
 
 Products and gradients lie in memory as tensor cores take them (:mod:`.wide_parts`), so that the
 statistics :math:`\\sum_b u_k p_i` (n/w of eq. 6) are products of matrices and nothing else. What
-those of an output add up to is its flow, which the way down has added up.
+those of an output add up to is its flow, which the way down has added up. Several programs make new
+weights of an output; whoever comes last divides them by their sum.
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false
@@ -14,11 +15,10 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.kernels.triton.linear import power
-from einet.kernels.triton.products import PLANES, dot_of_planes
-from einet.kernels.triton.tree_parts import Weights
-from einet.kernels.triton.tree_weights import changed, normalize
-from einet.kernels.triton.wide_parts import SAMPLES, Gradients, WideProducts
+from einet.kernels.triton.products import PLANES, TINY, dot_of_planes, times
+from einet.kernels.triton.tree_parts import Weights, new_counters
+from einet.kernels.triton.tree_weights import changed
+from einet.kernels.triton.wide_parts import Gradients, WideProducts
 from einet.kernels.update import RELATIVE_FLOOR
 
 __all__ = ["statistics", "step"]
@@ -52,33 +52,36 @@ def _reduce(
     K, I = weights.num_outputs, weights.num_inputs  # noqa: E741 - the letters of the formula
     tiles = _tiles()
     sums, samples = products.p.shape[1], products.p.shape[-1]
-    parts = triton.cdiv(K, tiles["K_BLOCK"]) * triton.cdiv(I, tiles["I_BLOCK"])
+    across_k, across_i = triton.cdiv(K, tiles["K_BLOCK"]), triton.cdiv(I, tiles["I_BLOCK"])
     none = gradients.totals
-    _statistics[(sums * parts,)](
-        weights.base, weights.offsets, products.p, products.exponents, gradients.u,
-        gradients.totals, none if step_size is None else step_size,
-        none if pseudo is None else pseudo,
-        products.p.stride(0), gradients.u.stride(0), samples, samples // SAMPLES,
+    normalize = step_size is not None and across_i > 1
+    rows, counters = none, none
+    if normalize:
+        rows = none.new_empty(sums * across_k * across_i * tiles["K_BLOCK"])
+        counters = new_counters(none, sums, across_k)
+    _statistics[(sums * across_k * across_i,)](
+        weights.base, weights.offsets, products.p, products.factors, gradients.u,
+        gradients.totals, rows, counters,
+        none if step_size is None else step_size, none if pseudo is None else pseudo,
+        products.p.stride(0), gradients.u.stride(0), samples, gradients.totals.shape[1],
         products.p.shape[2], gradients.u.shape[2], I, K, RELATIVE_FLOOR / I,
         STEP=step_size is not None, PRIOR=pseudo is not None, ALIGNED=weights.aligned,
-        PLANES=PLANES[precision], GROUP=products.group, **tiles,
+        NORMALIZE=normalize, PLANES=PLANES[precision], GROUP=products.group, **tiles,
     )  # fmt: skip
-    if step_size is not None and tiles["I_BLOCK"] < I:
-        normalize(weights, sums)
 
 
 def _tiles() -> dict:
     """Sizes of tiles, the fastest of those timed on an H200."""
-    return {"K_BLOCK": 128, "I_BLOCK": 128, "B_BLOCK": 32, "num_warps": 8, "num_stages": 4}
+    return {"K_BLOCK": 64, "I_BLOCK": 128, "B_BLOCK": 32, "num_warps": 4, "num_stages": 3}
 
 
 @triton.jit
 def _statistics(
-    weight, offsets, products, exponents, gradients, totals, step_size, pseudo,
+    weight, offsets, products, factors, gradients, totals, rows, counters, step_size, pseudo,
     p_plane, u_plane, B_PAD, blocks, p_entries, u_entries,
     num_inputs: tl.constexpr, num_outputs: tl.constexpr, floor,
     STEP: tl.constexpr, PRIOR: tl.constexpr, ALIGNED: tl.constexpr,
-    PLANES: tl.constexpr, GROUP: tl.constexpr,
+    NORMALIZE: tl.constexpr, PLANES: tl.constexpr, GROUP: tl.constexpr,
     K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     across_i: tl.constexpr = (num_inputs + I_BLOCK - 1) // I_BLOCK
@@ -93,7 +96,10 @@ def _statistics(
     row = (program // across_k).to(tl.int64)
     u_at = gradients + (row * u_entries + k[:, None]) * B_PAD
     p_at = products + (row * p_entries + i[:, None]) * B_PAD
-    exponents_at = exponents + row * groups * B_PAD
+    factors_at = factors + (row * groups + first_i // GROUP) * B_PAD
+    begin = tl.load(offsets + row)
+    if ALIGNED:
+        begin = tl.multiple_of(begin, 16)
     counts = tl.zeros([K_BLOCK, I_BLOCK], tl.float32)
     for start in range(0, B_PAD, B_BLOCK):
         b = start + tl.arange(0, B_BLOCK)[None, :]
@@ -108,19 +114,10 @@ def _statistics(
             p3 = tl.load(p_at + b + 2 * p_plane)
         if groups > 1:
             # The groups were divided by powers of two of their own.
-            own = tl.load(exponents_at + (first_i // GROUP) * B_PAD + b)
-            largest = own
-            for group in tl.static_range(groups):
-                largest = tl.maximum(largest, tl.load(exponents_at + group * B_PAD + b))
-            factor = power(own - largest)
-            u1 = (u1.to(tl.float32) * factor).to(tl.bfloat16)
-            u2 = (u2.to(tl.float32) * factor).to(tl.bfloat16)
-            u3 = (u3.to(tl.float32) * factor).to(tl.bfloat16)
+            factor = tl.load(factors_at + b)
+            u1, u2, u3 = times(u1, factor), times(u2, factor), times(u3, factor)
         counts += dot_of_planes(u1, u2, u3, tl.trans(p1), tl.trans(p2), tl.trans(p3), PLANES)
     own = (k[:, None] < num_outputs) & (i[None, :] < num_inputs)
-    begin = tl.load(offsets + row)
-    if ALIGNED:
-        begin = tl.multiple_of(begin, 16)
     at = weight + begin + (k[:, None] * num_inputs + i[None, :])
     w = tl.load(at, mask=own, other=0.0)
     flow = tl.zeros([K_BLOCK], tl.float32)
@@ -130,3 +127,28 @@ def _statistics(
     w = changed(w, counts, flow[:, None], own, step_size, pseudo, num_inputs, floor, across_i == 1,
                 STEP, PRIOR)  # fmt: skip
     tl.store(at, w, mask=own)
+    if NORMALIZE:
+        tile = row * across_k + first_k // K_BLOCK
+        rows += tile * (across_i * K_BLOCK) + tl.arange(0, K_BLOCK)
+        tl.store(rows + (first_i // I_BLOCK) * K_BLOCK, tl.sum(tl.where(own, w, 0.0), 1))
+        tl.debug_barrier()
+        # Whoever comes last divides: most of these weights are in the cache still.
+        if tl.atomic_add(counters + tile, 1, sem="acq_rel") == across_i - 1:
+            _divide(weight + begin, rows, k, num_inputs, num_outputs, across_i, K_BLOCK, I_BLOCK)
+
+
+@triton.jit
+def _divide(
+    weight, rows, k, num_inputs: tl.constexpr, num_outputs: tl.constexpr, across_i: tl.constexpr,
+    K_BLOCK: tl.constexpr, I_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Divide rows of weights by what they add up to: rounding must not add up over steps."""
+    total = tl.zeros([K_BLOCK], tl.float32)
+    for part in range(across_i):
+        total += tl.load(rows + part * K_BLOCK)
+    factor = 1.0 / tl.maximum(total, TINY)[:, None]
+    for start in range(0, num_inputs, I_BLOCK):
+        i = start + tl.arange(0, I_BLOCK)[None, :]
+        own = (k[:, None] < num_outputs) & (i < num_inputs)
+        at = weight + (k[:, None] * num_inputs + i)
+        tl.store(at, tl.load(at, mask=own, other=0.0) * factor, mask=own)
