@@ -249,7 +249,7 @@ class Passes(Layers):
         weights = self.circuit.weights
         if values.fused:
             self.circuit.forget_scales(values)
-            flow = self.circuit.empty_flow(values)
+            flow = self.circuit.empty_flow(values, consume=True)
             root, top = values.top[-1:], flow["top"][-1]
             _, sums = fused_log_prob(root, self.log_class_prior, batch, top)
             into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)

@@ -5,6 +5,8 @@ How counts are made exactly is said in :mod:`~einet.kernels.triton.leaf_table_st
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -25,6 +27,8 @@ from einet.kernels.triton.products import TINY, exact_dot, log_of
 __all__ = ["KERNEL", "StatesKernel"]
 # States of which a program holds the whole table of some entries.
 _LARGEST_LOOK_UP = 1024
+# Entries that a look-up holds for some samples, so that it reads them once.
+_MOST_AT_ONCE = 256
 
 
 @triton.jit
@@ -71,7 +75,7 @@ def _probabilities(
 @triton.jit
 def _look_up(
     table, states, leaves, columns, v, v_node, v_k, m, m_node, K, batch, S,
-    BK: tl.constexpr, BB: tl.constexpr,
+    ONCE: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     """Leaves of one variable: nothing is multiplied, and so no logarithm is needed but of m."""
     leaf = tl.program_id(0).to(tl.int64)
@@ -80,19 +84,35 @@ def _look_up(
     state = tl.load(states + column * batch + b, mask=b < batch, other=-1)
     node = tl.load(leaves + leaf)
     at = table + (leaf * S + state) * K
-    largest = tl.zeros([BB, 1], tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)[None, :]
+    out = v + node * v_node + b
+    if ONCE:
+        k = tl.arange(0, BK)[None, :]
         p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
-        largest = tl.maximum(largest, tl.max(p, 1)[:, None])
-    # A missing cell is 1 throughout.
-    scale = tl.where(state == -1, 1.0, largest)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)[None, :]
-        p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
-        value = tl.where(state == -1, 1.0, tl.div_rn(p, tl.maximum(scale, TINY) + 0.0 * p))
-        tl.store(v + node * v_node + k * v_k + b, value, mask=(b < batch) & (k < K))
+        scale = _scale(tl.max(p, 1)[:, None], state)
+        tl.store(out + k * v_k, _scaled(p, scale, state), mask=(b < batch) & (k < K))
+    else:
+        largest = tl.zeros([BB, 1], tl.float32)
+        for start in range(0, K, BK):
+            k = start + tl.arange(0, BK)[None, :]
+            p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
+            largest = tl.maximum(largest, tl.max(p, 1)[:, None])
+        scale = _scale(largest, state)
+        for start in range(0, K, BK):
+            k = start + tl.arange(0, BK)[None, :]
+            p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
+            tl.store(out + k * v_k, _scaled(p, scale, state), mask=(b < batch) & (k < K))
     tl.store(m + node * m_node + b, log_of(scale), mask=b < batch)
+
+
+@triton.jit
+def _scale(largest, state):
+    """What probabilities are divided by; a missing cell is 1 throughout."""
+    return tl.where(state == -1, 1.0, largest)
+
+
+@triton.jit
+def _scaled(p, scale, state):
+    return tl.where(state == -1, 1.0, tl.div_rn(p, tl.maximum(scale, TINY) + 0.0 * p))
 
 
 @triton.jit
@@ -180,8 +200,15 @@ def _launch_look_up(pairs: Pairs, states: Tensor, out: Out) -> None:
         _look_up, (n, cdiv(batch, 32)),
         table, states, pairs.leaves, pairs.columns,
         out.v, *out.v.stride()[:2], out.m, out.m.stride(0), K, batch, num_states,
-        BK=min(128, power_of_2(K)), BB=32, num_warps=4,
+        **_look_up_tile(K),
     )  # fmt: skip
+
+
+def _look_up_tile(K: int) -> dict[str, Any]:
+    entries = power_of_2(K)
+    once = entries <= _MOST_AT_ONCE
+    samples = 16 if entries > 128 else 32
+    return {"ONCE": once, "BK": entries if once else 128, "BB": samples, "num_warps": 4}
 
 
 @triton.jit
