@@ -137,7 +137,7 @@ class LinearTree(nn.Module):
 
         return Walk(
             self.walk_children, self.records, self.starts, self.heads,
-            self.first_sum, self.num_leaf_nodes, self._at_once,
+            self.first_sum, self.num_leaf_nodes,
         )  # fmt: skip
 
     def _weights(self, tensors: list[Tensor]) -> Weights:
@@ -180,8 +180,10 @@ class LinearTree(nn.Module):
             values.kept[self] = wide
             wide_tree.forward(own, nodes, edges, wide, precision)
         else:
-            p = nodes.v.new_empty(len(self.parents), self.num_inputs, nodes.v.shape[-1])
-            products = values.kept[self] = tree_parts.Products(p)
+            products = None
+            if values.keeps:
+                p = nodes.v.new_empty(len(self.parents), self.num_inputs, nodes.v.shape[-1])
+                products = values.kept[self] = tree_parts.Products(p)
             tree.forward(own, nodes, self._walk(), products, precision)
 
     def backpropagate(

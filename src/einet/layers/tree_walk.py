@@ -27,14 +27,17 @@ def walk_plan(child_lists: Sequence[Sequence[int]], parents: Sequence[int], firs
         parent = place.get(row, parents[row])
         first, last = len(children), len(children) + len(nodes)
         siblings = counts[parent] if parent >= 0 else 0
-        records.append([first, last - counts[row], last, parent, onward[row], siblings, 0, 0])
-        children += sorted(nodes, key=lambda node: node >= first_sum)
+        outer = [node for node in nodes if node < first_sum]
+        one, two = (*outer[:2], -1, -1)[:2]
+        records.append([first, first + len(outer), last, parent, onward[row], siblings, one, two])
+        children += [*outer, *(node for node in nodes if node >= first_sum)]
     starts = [row for row, count in enumerate(counts) if not count]
     heads = [row for row, parent in enumerate(parents) if parent < 0 or onward[parent] != row]
     return {
         "children": children,
         "records": records,
-        "starts": sorted(starts, key=lambda row: -depth[row]),
+        # Many children take as long as several levels.
+        "starts": sorted(starts, key=lambda row: -depth[row] - len(child_lists[row]) // 8),
         # What is left below a sum is less than what is left below the one above.
         "heads": sorted(heads, key=lambda row: -height[row]),
     }

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.kernels.nodes import Nodes
-from einet.kernels.triton.linear import highest, multiplied, product, scaled, times
+from einet.kernels.triton.linear import highest, multiplied, scaled, times
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, padded
 from einet.kernels.triton.tree_parts import (
     RECORD,
@@ -56,15 +56,20 @@ _RECORD = tl.constexpr(RECORD)
 
 
 def _tiles(entries: int) -> dict:
-    """Sizes of tiles, and how many programs share a multiprocessor."""
-    return {"K_BLOCK": padded(entries), "B_BLOCK": 32, "EACH": 4, "num_warps": 4}
+    """Sizes of tiles, and how many programs share a multiprocessor: the fastest on an H200."""
+    size = padded(entries)
+    if size < 64:
+        return {"K_BLOCK": size, "B_BLOCK": 32, "EACH": 4, "num_warps": 4}
+    return {"K_BLOCK": size, "B_BLOCK": 16, "EACH": 3, "num_warps": 4, "maxnreg": 168}
 
 
 # -- upwards ---------------------------------------------------------------------------------------
 
 
-def forward(weights: Weights, nodes: Nodes, walk: Walk, products: Products, precision: str) -> None:
-    """``v`` and ``m`` of all sums, and the ``products`` that they are sums of."""
+def forward(
+    weights: Weights, nodes: Nodes, walk: Walk, products: Products | None, precision: str
+) -> None:
+    """``v`` and ``m`` of all sums, and the ``products`` that they are sums of, where asked for."""
     batch = nodes.v.shape[-1]
     tiles = _tiles(weights.num_inputs)
     each = tiles.pop("EACH")
@@ -73,8 +78,9 @@ def forward(weights: Weights, nodes: Nodes, walk: Walk, products: Products, prec
     counters = new_counters(nodes.v, len(walk), blocks)
     _forward[(programs(nodes.v, tasks, each),)](
         weights.base, weights.offsets, nodes.v, nodes.m, walk.children, walk.records, walk.starts,
-        products.p, counters, batch, nodes.v.stride(0), nodes.v.stride(1), walk.first_sum, tasks,
-        weights.num_inputs, AT_ONCE=walk.at_once, ALIGNED=weights.aligned,
+        nodes.v if products is None else products.p, counters, batch,
+        nodes.v.stride(0), nodes.v.stride(1), walk.first_sum, tasks,
+        weights.num_inputs, KEEP=products is not None, ALIGNED=weights.aligned,
         PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
 
@@ -83,7 +89,7 @@ def forward(weights: Weights, nodes: Nodes, walk: Walk, products: Products, prec
 def _forward(
     weight, offsets, v, m, children, records, starts, products, counters,
     B, v_node, v_k, first_sum, tasks,
-    K: tl.constexpr, AT_ONCE: tl.constexpr, ALIGNED: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, KEEP: tl.constexpr, ALIGNED: tl.constexpr, PRECISION: tl.constexpr,
     K_BLOCK: tl.constexpr, B_BLOCK: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(B, B_BLOCK)
@@ -97,34 +103,44 @@ def _forward(
         # One sample for each thread of a warp, rather than those of its part of a tile.
         at = block * B_BLOCK + tl.arange(0, B_BLOCK)
         here = (k < K) & (b < B)
+        place = k * v_k + b
         sums = tl.zeros([K_BLOCK, B_BLOCK], tl.float32)
         scale = tl.zeros([B_BLOCK], tl.float64)
+        first, inner, last, above, siblings, one, two, begin = _record(records, offsets, row)
+        x = _value(v, one, v_node, place, here)
+        y = _value(v, two, v_node, place, here)
         while row >= 0:
-            record = records + row * _RECORD
-            first, inner, last = tl.load(record), tl.load(record + 1), tl.load(record + 2)
-            above, siblings = tl.load(record + 3), tl.load(record + 5)
-            begin = tl.load(offsets + row)
+            # What the sum above needs of this is on its way while this one is computed.
+            next_of = _record(records, offsets, tl.maximum(above, 0))
             if ALIGNED:
                 begin = tl.multiple_of(begin, 16)
             w = tl.load(weight + begin + (k * K + across), mask=(k < K) & (across < K), other=0.0)
-            p, e = product(v, children, first, inner, k, b, here, v_node, v_k, AT_ONCE)
+            outer = _scale(m, one, at, B) + _scale(m, two, at, B)
+            p, e = times(tl.where(here, 1.0, 0.0), tl.zeros([K_BLOCK, B_BLOCK], tl.int32), x)
+            p, e = times(p, e, y)
+            x = _value(v, next_of[5], v_node, place, here)
+            y = _value(v, next_of[6], v_node, place, here)
+            if inner - first > 2:
+                p, e = multiplied(p, e, v, children, first + 2, inner, k, b, here, v_node, v_k, 4)
+                for edge in range(first + 2, inner):
+                    outer += _scale(m, tl.load(children + edge), at, B)
             if last - inner == 1:
                 # What this program has made just now.
                 p, e = times(p, e, sums)
             else:
-                p, e = multiplied(p, e, v, children, inner, last, k, b, here, v_node, v_k, AT_ONCE)
+                p, e = multiplied(p, e, v, children, inner, last, k, b, here, v_node, v_k, 2)
                 scale = tl.zeros([B_BLOCK], tl.float64)
                 for edge in range(inner, last):
-                    scale += tl.load(m + tl.load(children + edge) * B + at, mask=at < B, other=0.0)
+                    scale += _scale(m, tl.load(children + edge), at, B)
             largest = highest(p, e)
             p = scaled(p, e, largest)
-            tl.store(products + row * K * B + (k * B + b), p, mask=here)
+            if KEEP:
+                tl.store(products + row * K * B + (k * B + b), p, mask=here)
             sums = dot(w, p, tl.zeros([K_BLOCK, B_BLOCK], tl.float32), PRECISION)
             node = row + first_sum
-            tl.store(v + node * v_node + (k * v_k + b), sums, mask=here)
-            for edge in range(first, inner):
-                scale += tl.load(m + tl.load(children + edge) * B + at, mask=at < B, other=0.0)
+            tl.store(v + node * v_node + place, sums, mask=here)
             top = tl.reshape(largest, [B_BLOCK])
+            scale += outer
             # Where every product is 0, so is every value: no scale makes it more.
             scale = tl.where(top > _NEVER, scale + top.to(tl.float64) * _LOG_2, float("-inf"))
             tl.store(m + node * B + at, scale, mask=at < B)
@@ -133,7 +149,30 @@ def _forward(
                 tl.debug_barrier()
                 before = tl.atomic_add(arrived + above * blocks + block, 1, sem="acq_rel")
                 row = tl.where(before == siblings - 1, above, -1)
+            first, inner, last, above, siblings, one, two, begin = next_of
         task = tl.atomic_add(counters, 1)
+
+
+@triton.jit
+def _record(records, offsets, row):
+    """What is known of a sum: where its children are, who is above, where its weights begin."""
+    record = records + row * _RECORD
+    first, inner, last = tl.load(record), tl.load(record + 1), tl.load(record + 2)
+    above, siblings = tl.load(record + 3), tl.load(record + 5)
+    one, two = tl.load(record + 6), tl.load(record + 7)
+    return first, inner, last, above, siblings, one, two, tl.load(offsets + row)
+
+
+@triton.jit
+def _value(v, node, v_node, place, here):
+    """The values of a node; 1 for none."""
+    return tl.load(v + node * v_node + place, mask=here & (node >= 0), other=1.0)
+
+
+@triton.jit
+def _scale(m, node, at, B):
+    """The log-scale of a node; 0 for none."""
+    return tl.load(m + node * B + at, mask=(at < B) & (node >= 0), other=0.0)
 
 
 # -- downwards -------------------------------------------------------------------------------------
@@ -153,7 +192,7 @@ def backward(
     There, flows are for leaves, and other nodes get gradients of their values.
     """
     batch = nodes.v.shape[-1]
-    tiles = _tiles(weights.num_inputs)
+    tiles = _tiles_down(weights.num_inputs)
     each = tiles.pop("EACH")
     blocks = triton.cdiv(batch, tiles["B_BLOCK"])
     tasks = len(walk.heads) * blocks
@@ -167,6 +206,12 @@ def backward(
         weights.num_inputs, BELOW=below is not None, ALIGNED=weights.aligned,
         PRECISION=PRECISIONS[precision], **tiles,
     )  # fmt: skip
+
+
+def _tiles_down(entries: int) -> dict:
+    size = padded(entries)
+    each = 4 if size < 64 else 2
+    return {"K_BLOCK": size, "B_BLOCK": 32, "EACH": each, "num_warps": 4}
 
 
 @triton.jit
@@ -193,18 +238,28 @@ def _backward(
             value = tl.load(v + (row + first_sum) * v_node + (k * v_k + b), mask=here, other=0.0)
             # Of the topmost sums gradients are known.
             flow = tl.load(tops + (-1 - above) * K * B + (k * B + b), mask=here, other=0.0) * value
+        begin = tl.load(offsets + row)
+        first, inner = tl.load(records + row * _RECORD), tl.load(records + row * _RECORD + 1)
+        last, onward = tl.load(records + row * _RECORD + 2), tl.load(records + row * _RECORD + 4)
+        value = tl.load(v + (row + first_sum) * v_node + (k * v_k + b), mask=here, other=0.0)
+        p = tl.load(products + row * K * B + (k * B + b), mask=here, other=0.0)
         while row >= 0:
-            record = records + row * _RECORD
-            first, inner, onward = tl.load(record), tl.load(record + 1), tl.load(record + 4)
-            within = tl.load(record + 2) - inner
-            begin = tl.load(offsets + row)
             if ALIGNED:
                 begin = tl.multiple_of(begin, 16)
             # Entries below are rows here, and those of the sum columns.
             w = tl.load(weight + begin + (across * K + k), mask=(k < K) & (across < K), other=0.0)
-            value = tl.load(v + (row + first_sum) * v_node + (k * v_k + b), mask=here, other=0.0)
-            p = tl.load(products + row * K * B + (k * B + b), mask=here, other=0.0)
             u = gradient(flow, value)
+            # What the next sum needs is on its way while this one is computed.
+            after = tl.maximum(onward, 0)
+            begin = tl.load(offsets + after)
+            next_first = tl.load(records + after * _RECORD)
+            next_inner = tl.load(records + after * _RECORD + 1)
+            next_last = tl.load(records + after * _RECORD + 2)
+            next_onward = tl.load(records + after * _RECORD + 4)
+            at = v + (after + first_sum) * v_node + (k * v_k + b)
+            value = tl.load(at, mask=here & (onward >= 0), other=0.0)
+            at = products + after * K * B + (k * B + b)
+            next_p = tl.load(at, mask=here & (onward >= 0), other=0.0)
             flow = dot(w, u, tl.zeros([K_BLOCK, B_BLOCK], tl.float32), PRECISION) * p
             tl.store(flows + row * f_node + (k * f_k + b), flow, mask=here)
             if BELOW:
@@ -215,9 +270,10 @@ def _backward(
                         of_node = v + node * v_node + (k * v_k + b)
                         each = gradient(flow, tl.load(of_node, mask=here, other=0.0))
                     tl.store(below + node * g_node + (k * g_k + b), each, mask=here)
-            if within > 1:
+            if last - inner > 1:
                 signal(done + row * blocks + block)
             row = onward
+            first, inner, last, onward, p = next_first, next_inner, next_last, next_onward, next_p
         task = tl.atomic_add(counters, 1)
 
 

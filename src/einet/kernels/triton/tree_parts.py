@@ -90,13 +90,12 @@ class Walk:
         children: The children of each sum, those that are no sums of the tree first.
         records: ``RECORD`` numbers of each sum: where its children begin, where those among the
             sums begin, where all end; the sum above it, or −1 − t for the t-th of the topmost ones;
-            the sum by which a path downwards goes on, −1 where it ends; and how many children among
-            the sums the one above has.
-        starts: The sums with none below them, those first that are furthest from the top.
+            the sum by which a path downwards goes on, −1 where it ends; how many children among the
+            sums the one above has; and the first two children that are no sums, −1 for none.
+        starts: The sums with none below them, those first that most has to wait for.
         heads: Where paths downwards begin, each after the path that it leaves.
         first_sum: The node of the first sum.
         num_leaf_nodes: Nodes with smaller numbers are leaves.
-        at_once: Values of so many children are loaded side by side.
     """
 
     children: Int[Tensor, " edges"]
@@ -105,7 +104,6 @@ class Walk:
     heads: Int[Tensor, " heads"]
     first_sum: int
     num_leaf_nodes: int
-    at_once: int
 
     def __len__(self) -> int:
         return len(self.records)
