@@ -16,7 +16,6 @@ from einet.families import ExponentialFamily
 from einet.kernels.leaf_kernel import Added, FusedEvidence, FusedLeafKernel, Out, Pairs
 from einet.kernels.triton import leaf_evidence, leaf_table_step
 from einet.kernels.triton.leaf_common import (
-    ENOUGH,
     cdiv,
     forward_tile,
     launch,
@@ -28,8 +27,6 @@ from einet.kernels.triton.products import TINY, exact_dot, log_of
 __all__ = ["KERNEL", "StatesKernel"]
 # States of which a program holds the whole table of some entries.
 _LARGEST_LOOK_UP = 1024
-# Entries whose tables a multiprocessor's cache holds, so that they are read in any order.
-_FEW_ENTRIES = 64
 # Entries that a look-up holds for some samples, so that it reads them once.
 _MOST_AT_ONCE = 256
 
@@ -105,34 +102,6 @@ def _look_up(
             p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
             tl.store(out + k * v_k, _scaled(p, scale, state), mask=(b < batch) & (k < K))
     tl.store(m + node * m_node + b, log_of(scale), mask=b < batch)
-
-
-@triton.jit
-def _look_up_stored(
-    stored, states, leaves, columns, num_categories, v, v_node, v_k, m, m_node,
-    pairs, K, batch, S, samples, BK: tl.constexpr, BS: tl.constexpr, BB: tl.constexpr,
-):  # fmt: skip
-    """The same from tables as they are stored: few enough entries that caches hold all of them."""
-    leaf = tl.program_id(0).to(tl.int64)
-    column = tl.load(columns + leaf)
-    node = tl.load(leaves + leaf)
-    count = tl.load(num_categories + column).to(tl.int32)
-    k = tl.arange(0, BK)[:, None]
-    row = stored + (k.to(tl.int64) * pairs + leaf) * S
-    total = tl.zeros([BK, BS], tl.float32)
-    for start in range(0, S, BS):
-        state = start + tl.arange(0, BS)[None, :]
-        total += tl.load(row + state, mask=(k < K) & (state < count), other=0.0)
-    factor = 1.0 / tl.maximum(tl.sum(total, 1)[:, None], TINY)
-    first = tl.program_id(1) * samples
-    for start in range(first, tl.minimum(first + samples, batch), BB):
-        b = start + tl.arange(0, BB)[None, :]
-        x = tl.load(states + column * batch + b, mask=b < batch, other=-1)
-        p = tl.load(row + x, mask=(k < K) & (x >= 0), other=0.0) * factor
-        scale = _scale(tl.max(p, 0)[None, :], x)
-        at = v + node * v_node + (k * v_k + b)
-        tl.store(at, _scaled(p, scale, x), mask=(b < batch) & (k < K))
-        tl.store(m + node * m_node + b, log_of(scale), mask=b < batch)
 
 
 @triton.jit
@@ -219,16 +188,6 @@ def _launch_forward(pairs: Pairs, states: Tensor, table: Tensor | None, out: Out
 def _launch_look_up(pairs: Pairs, states: Tensor, out: Out) -> None:
     n, _, K, count = pairs.sizes
     batch, num_states = states.shape[1], pairs.stored.shape[-1]
-    if K <= _FEW_ENTRIES:
-        samples = cdiv(cdiv(batch, max(1, ENOUGH // n)), 32) * 32
-        launch(
-            _look_up_stored, (n, cdiv(batch, samples)),
-            pairs.stored, states, pairs.leaves, pairs.columns, pairs.hyper["num_categories"],
-            out.v, *out.v.stride()[:2], out.m, out.m.stride(0),
-            count, K, batch, num_states, samples,
-            BK=power_of_2(K), BS=min(64, power_of_2(num_states)), BB=32, num_warps=4,
-        )  # fmt: skip
-        return
     table = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
     size = power_of_2(num_states)
     entries = min(32, power_of_2(K), max(1, 8192 // size))
@@ -246,6 +205,7 @@ def _launch_look_up(pairs: Pairs, states: Tensor, out: Out) -> None:
 
 
 def _look_up_tile(K: int) -> dict[str, Any]:
+    """Entries and samples of a program, the fastest of those timed on an H200."""
     entries = power_of_2(K)
     once = entries <= _MOST_AT_ONCE
     samples = 16 if entries > 128 else 32

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from einet.kernels.leaf_kernel import Added, FusedEvidence, Pairs
 from einet.kernels.triton.leaf_common import cdiv, launch, power_of_2
-from einet.kernels.triton.products import exact_dot_with
+from einet.kernels.triton.products import exact_dot
 
 __all__ = ["LARGEST_STEP", "Ranks", "step"]
 
@@ -74,9 +74,9 @@ def _tile(S: int, K: int) -> dict[str, int]:
 def _ranked_tile(S: int, K: int) -> dict[str, int]:
     """The same for blocks of ranks; and how many rows of a table are brought above their floors."""
     states = power_of_2(S)
-    entries = max(16, min(64, power_of_2(K)))
+    entries = max(16, min(32, power_of_2(K)))
     rows = min(entries, max(4, 2048 // states))
-    return {"BS": states, "BR": rows, "BK": entries, "BB": 32, "R": _AT_ONCE,
+    return {"BS": states, "BR": rows, "BK": entries, "BB": 64, "R": _AT_ONCE,
             "num_warps": 4, "num_stages": 3, "maxnreg": 128}  # fmt: skip
 
 
@@ -172,26 +172,24 @@ def _ranked_step(
         counts = _counts(flow, f_k, cells, entry, start, K, batch, True, R, BK, BB)
         place = tl.arange(0, R)[None, :]
         # The same for all blocks.
-        known = tl.sum(tl.where(place == R - 1, counts, 0.0), 1) + added
+        known = tl.sum(tl.where(tl.trans(place) == R - 1, counts, 0.0), 0) + added
         r = start + place
         k = entry[:, None]
         own = (place < R - 1) & (r < number) & (k < K) & (known > 0)[:, None]
         shown = tl.load(of_rank + r, mask=r < number, other=0)
         cell = stored + (k.to(tl.int64) * pairs * S + shown)
-        share = counts / tl.where(known > 0, known, 1.0)[:, None]
+        share = tl.trans(counts) / tl.where(known > 0, known, 1.0)[:, None]
         tl.store(cell, _moved(tl.load(cell, mask=own, other=0.0), share, size), mask=own)
     seen += pair * K
     tl.store(seen + entry, known, mask=entry < K)
     # Other threads have written some of what this one reads next.
     tl.debug_barrier()
-    # Parts of a row lie in the same warp, where they are added up without waiting for others.
-    PART: tl.constexpr = min(BS, 128)
-    state = tl.arange(0, BS // PART)[:, None, None] * PART + tl.arange(0, PART)[None, None, :]
+    state = tl.arange(0, BS)[None, :]
     occurs = tl.load(of_state + column * S + state, mask=state < S, other=-1) >= 0
     count = tl.load(num_categories + column).to(tl.int32)
     least = tl.load(min_probability + column).to(tl.float32)
     for begin in range(first, first + BK, BR):
-        row = begin + tl.arange(0, BR)[None, :, None]
+        row = begin + tl.arange(0, BR)[:, None]
         total = tl.load(seen + row, mask=row < K, other=0.0)
         there = (row < K) & (state < S) & (total > 0)
         at = stored + (row.to(tl.int64) * pairs * S + state)
@@ -219,12 +217,12 @@ def _step(
     flow += node * f_node
     states += column * batch
     counts = _counts(flow, f_k, states, entry, 0, K, batch, False, BS, BK, BB)
-    counts = tl.reshape(counts, [1, BK, BS])
-    k, state = entry[None, :, None], tl.arange(0, BS)[None, None, :]
+    counts = tl.trans(counts)
+    k, state = entry[:, None], tl.arange(0, BS)[None, :]
     if PRIOR:
         centre = tl.load(centres + column * (S + 1) + state, mask=state < S, other=0.0)
         counts += (tl.load(pseudo).to(tl.float64) * centre).to(tl.float32)
-    known = _sum(counts)
+    known = tl.sum(counts, 1)[:, None]
     at = stored + (k.to(tl.int64) * pairs + pair) * S + state
     there = (k < K) & (state < S) & (known > 0)
     old = tl.load(at, mask=there, other=0.0)
@@ -246,49 +244,45 @@ def _counts(
     flow, f_k, cells, entry, start, K, batch,
     ALL: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
-    """Σ p over samples in each of R states or ranks ``[BK, R]``; with ALL, the last has all."""
-    k = entry[:, None]
+    """Σ p over samples in each of R states or ranks ``[R, BK]``; with ALL, the last row has all."""
+    k = entry[None, :]
     flow += k * f_k
-    place = tl.arange(0, R)[None, :]
-    counts = tl.zeros([BK, R], tl.float32)
+    row = tl.arange(0, R)[:, None]
+    counts = tl.zeros([R, BK], tl.float32)
     for begin in range(0, batch, BB):
         b = begin + tl.arange(0, BB)
-        x = tl.load(cells + b, mask=b < batch, other=-1)[:, None]
-        p = tl.load(flow + b[None, :], mask=(k < K) & (b < batch)[None, :], other=0.0)
-        chosen = start + place == x
+        x = tl.load(cells + b, mask=b < batch, other=-1)[None, :]
+        p = tl.load(flow + b[:, None], mask=(k < K) & (b < batch)[:, None], other=0.0)
+        chosen = start + row == x
         if ALL:
-            chosen = tl.where(place == R - 1, x >= 0, chosen)
-        counts = exact_dot_with(p, chosen, counts)
+            chosen = tl.where(row == R - 1, x >= 0, chosen)
+        counts = exact_dot(chosen, p, counts)
     return counts
 
 
 @triton.jit
 def _floored(phi, valid, least):
-    """The likeliest probabilities above their floors: families/simplex.py says how and why.
-
-    All are ``[parts, rows, states of a part]``.
-    """
+    """The likeliest probabilities above their floors: families/simplex.py says how and why."""
     floor = tl.where(valid, least, 0.0)
-    room = tl.maximum(1 - _sum(floor), 0.0)
+    room = tl.maximum(1 - tl.sum(floor, 1)[:, None], 0.0)
     shares = tl.where(valid, tl.maximum(phi, 0.0), 0.0)
-    total = _sum(shares)
+    total = tl.sum(shares, 1)[:, None]
     shares = tl.where(total > 0, shares, floor)
     u = 1 / tl.where(total > 0, total, tl.maximum(1 - room, 1e-37))
     excess = tl.maximum(shares * u - floor, 0.0)
-    above, free = _sum(excess), _sum((excess > 0).to(tl.float32))
+    above, free = tl.sum(excess, 1)[:, None], _number(excess)
     rounds = _ROUNDS
     while rounds > 0:
         # Every round moves further entries to their floors, until one moves none: soon.
         kept = least * free
         u = tl.minimum(u, u * (room + kept) / tl.maximum(above + kept, 1e-37))
         excess = tl.maximum(shares * u - floor, 0.0)
-        above, number = _sum(excess), _sum((excess > 0).to(tl.float32))
+        above, number = tl.sum(excess, 1)[:, None], _number(excess)
         rounds = tl.where(tl.max((number != free).to(tl.int32)) > 0, rounds - 1, 0)
         free = number
     return excess * (room / tl.maximum(above, 1e-37)) + floor
 
 
 @triton.jit
-def _sum(x):
-    """Sums over the states of each row, in parts ``[parts, rows, states of a part]``."""
-    return tl.sum(tl.sum(x, 2), 0)[None, :, None]
+def _number(excess):
+    return tl.sum(tl.where(excess > 0, 1.0, 0.0), 1)[:, None]

@@ -30,7 +30,6 @@ __all__ = [
     "dot",
     "dot_of_planes",
     "exact_dot",
-    "exact_dot_with",
     "log_of",
     "padded",
     "split",
@@ -96,16 +95,6 @@ def exact_dot(chosen, x, total):
     total = _dot(ones, last, total)
     total = _dot(ones, middle, total)
     return _dot(ones, near, total)
-
-
-@triton.jit
-def exact_dot_with(x, chosen, total):
-    """``total + x @ chosen``, the same with the mask on the right."""
-    near, middle, last = cut(x)
-    ones = chosen.to(tl.float32 if _INTERPRETED else tl.bfloat16)
-    total = _dot(last, ones, total)
-    total = _dot(middle, ones, total)
-    return _dot(near, ones, total)
 
 
 @triton.jit
