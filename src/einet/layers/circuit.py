@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,6 @@ from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.compiler import COMPILERS
 from einet.layers.leaf_flow import LeafFlow
-from einet.layers.linear import LinearLayer
 from einet.layers.shared_flows import SharedFlows
 from einet.layers.tree import LinearTree, find_trees
 from einet.structures import RegionGraph
@@ -230,8 +229,10 @@ class Circuit(nn.Module):
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
         layers = self.sum_layers
         for part, tree in reversed(self.parts(values.fused)):
-            if "shared" in flow:
-                rest = self._share(part, tree, weights, values, flow, each)
+            if self._shared is not None and "shared" in flow:
+                rest = self._shared.backpropagate(
+                    tree or layers[-1], weights[part], values, flow, each[part]
+                )
             elif tree is None:
                 at = part.start
                 rest = layers[at].backpropagate(weights[at], values, flow, each[at])
@@ -242,27 +243,6 @@ class Circuit(nn.Module):
         if self._shared is not None and "shared" in flow:
             return self._shared.into_leaves(flow["shared"])
         return LeafFlow(flow["body"][: self.num_leaf_nodes, : self.num_leaves])
-
-    def _share(
-        self,
-        part: slice,
-        tree: LinearTree | None,
-        weights: list[Tensor],
-        values: Values,
-        flow: dict[str, Tensor],
-        statistics: list[Statistic],
-    ) -> Callable[[], None] | None:
-        """A part of the backward pass by shared flows: the root, or the tree below it."""
-        shared, room, root = self._shared, flow["shared"], self.sum_layers[-1]
-        assert shared is not None
-        assert isinstance(root, LinearLayer)
-        if tree is not None:
-            above = room.index_select(0, shared.top_rows)
-            return tree.backpropagate(weights[part], values, room, statistics[part], above)
-        below = room[shared.num_sums :]
-        return root.backpropagate_fused(
-            weights[-1], values, flow["top"], below, statistics[-1], shared.root_rows
-        )
 
     @torch.no_grad()
     def root_from(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from einet.kernels.update import Statistic
 from einet.layers.base import SumLayer, Values
 from einet.layers.leaf_flow import LeafFlow
 from einet.layers.linear import LinearLayer
@@ -67,6 +68,26 @@ class SharedFlows(nn.Module):
         if self._begin is None:
             return torch.empty_like(v[: self.num_rows])
         return v[self._begin : self._begin + self.num_rows]
+
+    def backpropagate(
+        self,
+        part: LinearTree | SumLayer,
+        weights: list[Tensor],
+        values: Values,
+        flow: dict[str, Tensor],
+        statistics: list[Statistic],
+    ) -> Callable[[], None] | None:
+        """One part of the backward pass, the root or the tree below it; see its method."""
+        room = flow["shared"]
+        if isinstance(part, LinearTree):
+            above = room.index_select(0, self.top_rows)
+            return part.backpropagate(weights, values, room, statistics, above)
+        assert isinstance(part, LinearLayer)
+        below = room[self.num_sums :]
+        (weight,), (statistic,) = weights, statistics
+        return part.backpropagate_fused(
+            weight, values, flow["top"], below, statistic, self.root_rows
+        )
 
     def into_leaves(self, room: Float[Tensor, "rows K batch"]) -> LeafFlow:
         """The flows of leaves, once all are known."""

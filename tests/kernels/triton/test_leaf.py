@@ -205,6 +205,14 @@ class TestTable:
         both.all(data, step_size=1.0)
 
     @on_devices
+    @pytest.mark.parametrize("K", [64, 65, 130])
+    def test_many_entries_of_single_variables(self, K: int, device: str) -> None:
+        x = torch.arange(74.0).view(37, 2) % 5
+        both = Both(graph_of(1, 1), einet.Categorical(5), K, device, x)
+        x[3, 1], x[36, 0] = NAN, 7.0
+        both.all(x)
+
+    @on_devices
     def test_ranks(self, device: str) -> None:
         from einet.kernels.triton.leaf_table_step import Ranks
 
