@@ -155,7 +155,7 @@ class SideBySide(Layers):
         if values.fused:
             self.circuit.forget_scales(values)
             seed = torch.where(root > 0, seed / root, 0.0)
-        flow = self.circuit.empty_flow(values)
+        flow = self.circuit.empty_flow(values, consume=True)
         flow["top"][-self.count :, 0] = seed
         into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)
         total = torch.where(counted > 0, log_prob * counted, 0.0).sum(1)

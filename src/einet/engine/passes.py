@@ -124,6 +124,7 @@ class Layers(nn.Module, ABC):
         weights: list[Tensor] | None = None,
         natural: list[tuple[Tensor, Tensor]] | None = None,
         maximise: bool = False,
+        keep: bool = True,
     ) -> EinetValues:
         """The values of every node; no gradients.
 
@@ -132,9 +133,11 @@ class Layers(nn.Module, ABC):
             weights: Those of every layer; the model's own by default.
             natural: θ and A of every block of leaves; the model's own by default.
             maximise: Whether missing cells and sums are maximised rather than summed out.
+            keep: Whether there will be a way back.
         """
         like = self.leaf.leaf_blocks[0].stored
         values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
+        values.keeps = keep
         values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
@@ -202,7 +205,7 @@ class Passes(Layers):
     @torch.no_grad()
     def piece_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
         """The same of a batch that needs no cutting; no gradients."""
-        values = self.fill(batch)
+        values = self.fill(batch, keep=False)
         if values.fused:
             return fused_log_prob(values.top[-1:], self.log_class_prior, batch)[0]
         return log_sum(join(self.circuit.root_of(values), self.log_class_prior, batch.labels))
@@ -256,7 +259,7 @@ class Passes(Layers):
         weights = self.circuit.weights
         if values.fused:
             self.circuit.forget_scales(values)
-            flow = self.circuit.empty_flow(values)
+            flow = self.circuit.empty_flow(values, consume=True)
             root, top = values.top[-1:], flow["top"][-1]
             _, sums = fused_log_prob(root, self.log_class_prior, batch, top)
             into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.layers import Values
+from einet.layers.leaf_flow import LeafFlow
 
 __all__ = ["EinetValues", "Expectation"]
 
@@ -33,5 +34,5 @@ class Expectation:
     """
 
     evidence: list
-    flow: Float[Tensor, "leaf_nodes leaves batch"]
+    flow: LeafFlow | Float[Tensor, "leaf_nodes leaves batch"]
     sums: Float[Tensor, "*sums"]

@@ -42,7 +42,7 @@ class Values:
     ``body`` holds every leaf and inner sum, K values each; ``top`` the root and, where the root has
     several partitions, the simple sums it mixes, one value for each class. ``fused`` says which
     kernels compute them, and ``precision`` how exactly those do. What a layer has ``kept`` is for
-    its own way back.
+    its own way back; where there is none, it ``keeps`` nothing.
     """
 
     body: Nodes
@@ -50,6 +50,7 @@ class Values:
     fused: bool = False
     precision: str = "highest"
     kept: dict[nn.Module, Any] = field(default_factory=dict)
+    keeps: bool = True
 
     def space(self, name: str) -> Nodes:
         """The nodes of a space by its name."""

@@ -20,6 +20,8 @@ from einet.kernels.streams import Beside
 from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.compiler import COMPILERS
+from einet.layers.leaf_flow import LeafFlow
+from einet.layers.shared_flows import SharedFlows
 from einet.layers.tree import LinearTree, find_trees
 from einet.structures import RegionGraph
 
@@ -72,7 +74,8 @@ class Circuit(nn.Module):
             if layer.source == "body":
                 reached.update(layer.sources())
         #: Runs of layers that the fused kernels serve together.
-        self.trees = nn.ModuleList(find_trees(layers))
+        self.trees = nn.ModuleList(trees := find_trees(layers))
+        self._shared = SharedFlows.find(layers, trees)
         # Now rather than when it is asked for: threads would have to wait for each other there.
         self._passed_by = self._find_passed_by()
         self._parts = {fused: self._find_parts(fused) for fused in (False, True)}
@@ -189,7 +192,7 @@ class Circuit(nn.Module):
         flow = self.empty_flow(values)
         root = values.top.v[-1]
         flow["top"][-1] = torch.where(root > 0, seed / root, 0.0) if values.fused else seed
-        return self.flow_down_(weights, values, flow, statistics)
+        return self.flow_down_(weights, values, flow, statistics).flow
 
     def forget_scales(self, values: Values) -> None:
         """Free the log-scales ``m`` of the body, where the fused backward pass needs none."""
@@ -197,14 +200,17 @@ class Circuit(nn.Module):
             m = values.body.m
             values.body.m = m.new_empty(()).expand(m.shape)
 
-    def empty_flow(self, values: Values) -> dict[str, Tensor]:
+    def empty_flow(self, values: Values, consume: bool = False) -> dict[str, Tensor]:
         """Flows before a backward pass; the root's are to be written into ``["top"][-1]``.
 
         With fused kernels they are gradients of values instead, except for leaves. They are 0 where
-        some layer adds to them.
+        some layer adds to them. With ``consume``, values of leaves may be lost on the way: there
+        may be ``["shared"]`` flows in their place, and no ``["body"]`` (:class:`SharedFlows`).
         """
         written = values.fused or all(layer.first for layer in self.sum_layers)
         new = torch.empty_like if written else torch.zeros_like
+        if consume and values.fused and self._shared is not None:
+            return {"top": new(values.top.v), "shared": self._shared.room(values)}
         return {"top": new(values.top.v), "body": new(values.body.v)}
 
     def flow_down_(
@@ -214,7 +220,7 @@ class Circuit(nn.Module):
         flow: dict[str, Tensor],
         statistics: list[Tensor] | Step | None,
         beside: Beside | None = None,
-    ) -> Float[Tensor, "leaf_nodes leaves batch"]:
+    ) -> LeafFlow:
         """As :meth:`backpropagate_`, from flows into the root to those into the leaves.
 
         What layers below need not wait for runs in ``beside``; without, it is done on return.
@@ -227,14 +233,20 @@ class Circuit(nn.Module):
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
         layers = self.sum_layers
         for part, tree in reversed(self.parts(values.fused)):
-            if tree is None:
+            if self._shared is not None and "shared" in flow:
+                rest = self._shared.backpropagate(
+                    tree or layers[-1], weights[part], values, flow, each[part]
+                )
+            elif tree is None:
                 at = part.start
                 rest = layers[at].backpropagate(weights[at], values, flow, each[at])
             else:
                 rest = tree.backpropagate(weights[part], values, flow["body"], each[part])
             if rest is not None:
                 beside.run(rest)
-        return flow["body"][: self.num_leaf_nodes, : self.num_leaves]
+        if self._shared is not None and "shared" in flow:
+            return self._shared.into_leaves(flow["shared"])
+        return LeafFlow(flow["body"][: self.num_leaf_nodes, : self.num_leaves])
 
     @torch.no_grad()
     def root_from(

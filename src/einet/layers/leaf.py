@@ -22,6 +22,7 @@ from einet.layers.base import Visits
 from einet.layers.event_draws import answer_events_
 from einet.layers.leaf_block import FamilyGroup, LeafBlock, LeafPrior, LeafStatistics, grouped
 from einet.layers.leaf_events import log_masses, without_events
+from einet.layers.leaf_flow import LeafFlow
 from einet.structures import RegionGraph
 
 __all__ = ["FamilyGroup", "LeafBlock", "LeafLayer", "LeafPrior", "LeafStatistics"]
@@ -191,34 +192,36 @@ class LeafLayer(nn.Module):
     def statistics(
         self,
         evidence: Sequence[AnyEvidence],
-        flow: Float[Tensor, "leaf_nodes K batch"],
+        flow: LeafFlow | Float[Tensor, "leaf_nodes K batch"],
         into: list[LeafStatistics] | None = None,
     ) -> list[LeafStatistics]:
         """Σ p_L and Σ p_L T(x) of every block for posterior leaf probabilities p_L, added up."""
         into = into or self.empty_statistics(centred=True)
         for block, data, statistic in zip(self.leaf_blocks, evidence, into, strict=True):
-            _add_statistics(block, data, flow, statistic)
+            _add_statistics(block, data, LeafFlow.of(flow), statistic)
         return into
 
     @torch.no_grad()
     def step_(
         self,
         evidence: Sequence[AnyEvidence],
-        flow: Float[Tensor, "leaf_nodes K batch"],
+        flow: LeafFlow | Float[Tensor, "leaf_nodes K batch"],
         step_size: float | Tensor,
         prior: LeafPrior | None = None,
     ) -> None:
         """A whole M-step of the leaves, from the batch alone: what stochastic EM does."""
+        flows = LeafFlow.of(flow)
         for block, data in zip(self.leaf_blocks, evidence, strict=True):
             if isinstance(data, FusedEvidence):
                 from einet.kernels.triton import leaf as triton
 
                 centres = None if prior is None else prior.at(block.group)
                 pseudo = None if prior is None else prior.count
-                if triton.step(block.pairs, data, flow, step_size, pseudo, centres):
+                pairs = flows.found_by(block.pairs)
+                if triton.step(pairs, data, flows.flow, step_size, pseudo, centres):
                     continue
             statistic = block.empty_statistics(centred=True)
-            _add_statistics(block, data, flow, statistic)
+            _add_statistics(block, data, flows, statistic)
             block.update_(statistic, step_size, prior)
 
     def empty_statistics(self, centred: bool = False) -> list[LeafStatistics]:
@@ -281,7 +284,7 @@ class LeafLayer(nn.Module):
 
 
 def _add_statistics(
-    block: LeafBlock, data: AnyEvidence, flow: Tensor, statistic: LeafStatistics
+    block: LeafBlock, data: AnyEvidence, flows: LeafFlow, statistic: LeafStatistics
 ) -> None:
     total, sums, origin = statistic.total, statistic.sums, statistic.origin
     from_means = origin is not None and statistic.empty
@@ -292,8 +295,11 @@ def _add_statistics(
     if isinstance(data, FusedEvidence):
         from einet.kernels.triton import leaf as triton
 
-        triton.add_statistics(block.pairs_from(origin), data, flow, total, sums)
-    elif origin is not None:
+        pairs = flows.found_by(block.pairs_from(origin))
+        triton.add_statistics(pairs, data, flows.flow, total, sums)
+        return
+    flow = flows.each()
+    if origin is not None:
         stored = block.stored.detach()
         add_centred(flow, block.rows, block.columns, data, total, sums, origin, stored, from_means)
     else:

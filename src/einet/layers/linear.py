@@ -108,17 +108,24 @@ class LinearLayer(ProductLayer):
         kernel.linear_backward(weight, values.body, children, sums, above, into, below, self.first)
 
     def backpropagate_fused(
-        self, weight: Tensor, values: Values, above: Tensor, below: Tensor, statistic: Statistic
+        self,
+        weight: Tensor,
+        values: Values,
+        above: Tensor,
+        below: Tensor,
+        statistic: Statistic,
+        rows: Tensor | None = None,
     ) -> Callable[[], None] | None:
+        """As in :class:`SumLayer`; to these rows of ``below``, one for each child, where given."""
         from einet.kernels.triton import linear, linear_weights
 
         nodes, edges, precision = values.body, self._edges(), values.precision
         peak, largest = self.written(values).peak, values.kept[self]
-        room = self.room(below, self.num_inputs)
-        linear.backward(
-            weight, nodes, edges, above, peak, largest, room, self.rows, self.add, precision
-        )
-        self.settle(room, below, self.num_inputs)
+        room = below if rows is not None else self.room(below, self.num_inputs)
+        where = (self.rows if rows is None else rows, self.add)
+        linear.backward(weight, nodes, edges, above, peak, largest, room, *where, precision)
+        if rows is None:
+            self.settle(room, below, self.num_inputs)
         if isinstance(statistic, Step):
             size, pseudo = statistic.on(weight), statistic.pseudo_on(weight)
             return partial(

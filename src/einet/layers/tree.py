@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from einet.kernels.update import Statistic, Step
 from einet.layers.base import SumLayer, Values
 from einet.layers.linear import LinearLayer
+from einet.layers.tree_walk import walk_plan
 
 if TYPE_CHECKING:
     # Triton may not be installed.
-    from einet.kernels.triton.tree_parts import TreeEdges, Weights
+    from einet.kernels.triton.tree_parts import TreeEdges, Walk, Weights
     from einet.layers.choices import Choices
 
 __all__ = ["LinearTree", "find_trees"]
@@ -68,6 +69,11 @@ class LinearTree(nn.Module):
     order: Tensor
     tops: Tensor
     row_offsets: Tensor
+    walk_children: Tensor
+    records: Tensor
+    starts: Tensor
+    heads: Tensor
+    leaf_rows: Tensor
 
     def __init__(self, layers: Sequence[LinearLayer], begin: int) -> None:
         super().__init__()
@@ -99,6 +105,17 @@ class LinearTree(nn.Module):
         rows = [row for count in self._rows for row in range(count)]
         plan["row_offsets"] = size * torch.tensor(rows)
         plan["tops"] = torch.tensor([row for row, parent in enumerate(parents) if parent < 0])
+        walk = walk_plan(lists, parents, self.first_sum)
+        plan["walk_children"] = torch.tensor(walk["children"])
+        plan |= {name: torch.tensor(walk[name]) for name in ("records", "starts", "heads")}
+        of_leaf = [-1] * self.num_leaf_nodes
+        for number, nodes in enumerate(lists):
+            for node in nodes:
+                if node < self.num_leaf_nodes:
+                    of_leaf[node] = number
+        plan["leaf_rows"] = torch.tensor(of_leaf)
+        #: Whether leaves can take flows from where its sums keep them: :class:`.SharedFlows`.
+        self.shares_flows = not self._is_wide and self.first_sum == self.num_leaf_nodes
         for name, numbers in plan.items():
             self.register_buffer(name, numbers, persistent=False)
         self._at_once = 2 if len(self.children_index) <= 2.5 * len(lists) else 4
@@ -113,6 +130,14 @@ class LinearTree(nn.Module):
             self.children_index, self.ends, self.parents, self.order,
             self.first_sum, self.num_leaf_nodes, self._at_once,
             self.tops, self._parent_list, self._orders,
+        )  # fmt: skip
+
+    def _walk(self) -> Walk:
+        from einet.kernels.triton.tree_parts import Walk
+
+        return Walk(
+            self.walk_children, self.records, self.starts, self.heads,
+            self.first_sum, self.num_leaf_nodes,
         )  # fmt: skip
 
     def _weights(self, tensors: list[Tensor]) -> Weights:
@@ -144,18 +169,22 @@ class LinearTree(nn.Module):
 
     def propagate(self, weights: list[Tensor], values: Values) -> None:
         """Compute the nodes of all layers by the fused kernels."""
-        from einet.kernels.triton import tree, wide_parts, wide_tree
+        from einet.kernels.triton import tree, tree_parts, wide_parts, wide_tree
 
         own = self._weights([weight.contiguous() for weight in weights])
-        edges, nodes, precision = self._edges(), values.body, values.precision
+        nodes, precision = values.body, values.precision
         if self._is_wide:
+            edges = self._edges()
             sizes = (len(edges), self.num_inputs, nodes.v.shape[-1])
             wide = wide_parts.WideProducts.empty(*sizes, nodes.v, precision)
             values.kept[self] = wide
             wide_tree.forward(own, nodes, edges, wide, precision)
         else:
-            products = values.kept[self] = tree.empty_products(own, edges, nodes)
-            tree.forward(own, nodes, edges, products, precision)
+            products = None
+            if values.keeps:
+                p = nodes.v.new_empty(len(self.parents), self.num_inputs, nodes.v.shape[-1])
+                products = values.kept[self] = tree_parts.Products(p)
+            tree.forward(own, nodes, self._walk(), products, precision)
 
     def backpropagate(
         self,
@@ -163,26 +192,44 @@ class LinearTree(nn.Module):
         values: Values,
         flow: Tensor,
         statistics: list[Statistic],
+        above: Tensor | None = None,
     ) -> Callable[[], None] | None:
         """From gradients of the topmost sums to those of all, and flows into leaves.
 
         What is returned takes the statistics of weights; nothing below need wait for it.
+
+        Args:
+            weights: Those of all layers.
+            values: Values of all nodes.
+            flow: Gradients of the topmost sums, in rows of all nodes; flows of leaves go here, and
+                gradients of what else lies below.
+            statistics: What becomes of the statistics of each layer's weights.
+            above: Gradients of the topmost sums, if ``flow`` is to have a row for each sum instead:
+                its flow into all its children. Only where :attr:`shares_flows`.
         """
-        own, edges = self._weights([weight.contiguous() for weight in weights]), self._edges()
+        own = self._weights([weight.contiguous() for weight in weights])
         products, nodes, precision = values.kept[self], values.body, values.precision
         if self._is_wide:
             from einet.kernels.triton import wide_parts, wide_tree, wide_weights
 
+            edges = self._edges()
             gradients = wide_parts.Gradients.of_top(flow, nodes, edges, self.num_outputs, precision)
             wide_tree.backward(own, nodes, edges, products, gradients, flow, precision)
             step: Callable[..., None] = partial(wide_weights.step, own, products, gradients)
             add: Callable[..., None] = partial(wide_weights.statistics, products, gradients)
         else:
-            from einet.kernels.triton import tree, tree_weights
+            from einet.kernels.triton import tree, tree_parts, tree_weights
 
-            tree.backward(own, nodes, edges, products, flow, precision)
-            step = partial(tree_weights.step, own, nodes, edges, products, flow)
-            add = partial(tree_weights.statistics, nodes, edges, products, flow)
+            walk = self._walk()
+            below = None
+            sums = flow[: len(walk), : self.num_outputs]
+            if above is None:
+                sums = flow[self.first_sum : self.first_sum + len(walk), : self.num_outputs]
+                above, below = sums.index_select(0, self.tops), flow
+            flows = tree_parts.Flows(sums, above)
+            tree.backward(own, nodes, walk, products, flows, precision, below)
+            step = partial(tree_weights.step, own, nodes, walk, products, flows)
+            add = partial(tree_weights.statistics, nodes, walk, products, flows)
         first = statistics[0]
         if first is None:
             return None

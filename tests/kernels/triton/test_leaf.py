@@ -190,6 +190,40 @@ class TestTable:
         Both(graph_of(1, 1), einet.Categorical(40), 3, device, x).all(x)
 
     @on_devices
+    @pytest.mark.parametrize(("states", "batch"), [(70, 9), (100, 150), (300, 40)])
+    def test_many_states_of_which_some_occur(self, states: int, batch: int, device: str) -> None:
+        generator = torch.Generator().manual_seed(states)
+        data = torch.rand(batch, 3, generator=generator) ** 2 * states
+        data = data.floor()
+        # The states of the last variable that occur fill one block of ranks and more.
+        data[:, 2] = torch.arange(batch) * 7 % states
+        both = Both(graph_of(2, 1), einet.Categorical(states, 1e-4), 3, device, data)
+        data[torch.rand(batch, 3, generator=generator) < 0.1] = NAN
+        data[2] = states
+        both.all(data, step_size=0.7)
+        data[:, 1] = NAN
+        both.all(data, step_size=1.0)
+
+    @on_devices
+    @pytest.mark.parametrize("K", [64, 65, 130])
+    def test_many_entries_of_single_variables(self, K: int, device: str) -> None:
+        x = torch.arange(74.0).view(37, 2) % 5
+        both = Both(graph_of(1, 1), einet.Categorical(5), K, device, x)
+        x[3, 1], x[36, 0] = NAN, 7.0
+        both.all(x)
+
+    @on_devices
+    def test_ranks(self, device: str) -> None:
+        from einet.kernels.triton.leaf_table_step import Ranks
+
+        states = torch.tensor([[7, -1, 3, 7, -2, 9], [-1] * 6, [0, 0, 0, 0, 0, 0]])
+        ranks = Ranks.of(states.int().to(device), 10)
+        assert ranks.numbers.tolist() == [3, 0, 1]
+        assert ranks.cells.tolist() == [[1, -1, 0, 1, -1, 2], [-1] * 6, [0] * 6]
+        assert ranks.states[0, :3].tolist() == [3, 7, 9]
+        assert ranks.of_state[0].tolist() == [-1, -1, -1, 0, -1, -1, -1, 1, -1, 2]
+
+    @on_devices
     def test_floors_that_bind(self, device: str) -> None:
         x = torch.zeros(9, 2, dtype=torch.long)
         both = Both(graph_of(1, 1), einet.Categorical([4, 3], [0.24, 0.1]), 3, device, x)

@@ -182,6 +182,15 @@ class TestLeaves:
         self.step(both, both.flow(), self.priors(both, x, 2.0))
 
     @on_devices
+    def test_many_states_of_which_some_occur(self, device: str) -> None:
+        x = (torch.arange(60.0).view(30, 2) ** 2) % 80
+        both = Both(graph_of(1, 1), einet.Categorical(80), 3, device, x)
+        x[:, 1] = NAN
+        both.values(x)
+        self.step(both, both.flow(), self.priors(both, x, 2.0))
+        self.step(both, torch.zeros_like(both.flow()), self.priors(both, x, 2.0))
+
+    @on_devices
     def test_several_families_and_no_flow(self, device: str) -> None:
         x = normal_rows(9, 3, missing=0.0)
         x[:, 1:] = (x[:, 1:] > 0).float()

@@ -20,11 +20,10 @@ from einet.kernels.triton.leaf_common import (
     power_of_2,
     store_values,
 )
-from einet.kernels.triton.products import TINY, exact_dot, log_of
+from einet.kernels.triton.leaf_look_up import LARGEST_LOOK_UP, look_up
+from einet.kernels.triton.products import exact_dot
 
 __all__ = ["KERNEL", "StatesKernel"]
-# States of which a program holds the whole table of some entries.
-_LARGEST_LOOK_UP = 1024
 
 
 @triton.jit
@@ -51,48 +50,6 @@ def _log_table(
         value = tl.log(tl.maximum(p, 2.2250738585072014e-308)) - normaliser[:, None]
         to = out + (pair * S + state)[None, :] * K + k[:, None]
         tl.store(to, value.to(tl.float32), mask=there)
-
-
-@triton.jit
-def _probabilities(
-    stored, columns, num_categories, out, pairs, K, S, BK: tl.constexpr, BS: tl.constexpr
-):
-    """p of all states, normalised, with entries last."""
-    pair = tl.program_id(0).to(tl.int64)
-    k = (tl.program_id(1) * BK + tl.arange(0, BK)).to(tl.int64)[:, None]
-    state = tl.arange(0, BS)[None, :]
-    count = tl.load(num_categories + tl.load(columns + pair)).to(tl.int32)
-    there = (k < K) & (state < count)
-    p = tl.load(stored + (k * pairs + pair) * S + state, mask=there, other=0.0)
-    p /= tl.maximum(tl.sum(p, 1)[:, None], TINY)
-    tl.store(out + (pair * S + state) * K + k, p, mask=there)
-
-
-@triton.jit
-def _look_up(
-    table, states, leaves, columns, v, v_node, v_k, m, m_node, K, batch, S,
-    BK: tl.constexpr, BB: tl.constexpr,
-):  # fmt: skip
-    """Leaves of one variable: nothing is multiplied, and so no logarithm is needed but of m."""
-    leaf = tl.program_id(0).to(tl.int64)
-    b = tl.program_id(1) * BB + tl.arange(0, BB)[:, None]
-    column = tl.load(columns + leaf)
-    state = tl.load(states + column * batch + b, mask=b < batch, other=-1)
-    node = tl.load(leaves + leaf)
-    at = table + (leaf * S + state) * K
-    largest = tl.zeros([BB, 1], tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)[None, :]
-        p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
-        largest = tl.maximum(largest, tl.max(p, 1)[:, None])
-    # A missing cell is 1 throughout.
-    scale = tl.where(state == -1, 1.0, largest)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)[None, :]
-        p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
-        value = tl.where(state == -1, 1.0, tl.div_rn(p, tl.maximum(scale, TINY) + 0.0 * p))
-        tl.store(v + node * v_node + k * v_k + b, value, mask=(b < batch) & (k < K))
-    tl.store(m + node * m_node + b, log_of(scale), mask=b < batch)
 
 
 @triton.jit
@@ -143,8 +100,8 @@ def _launch_forward(pairs: Pairs, states: Tensor, table: Tensor | None, out: Out
     """Log probabilities of a block of leaves; by another ``table[K, pairs, S]`` where given."""
     n, s, K, count = pairs.sizes
     batch, num_states = states.shape[1], pairs.stored.shape[-1]
-    if table is None and s == 1 and out.total is None and num_states <= _LARGEST_LOOK_UP:
-        _launch_look_up(pairs, states, out)
+    if table is None and s == 1 and out.total is None and num_states <= LARGEST_LOOK_UP:
+        look_up(pairs, states, out)
         return
     if table is None:
         by_entry = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
@@ -162,25 +119,6 @@ def _launch_forward(pairs: Pairs, states: Tensor, table: Tensor | None, out: Out
         _forward, (n, cdiv(batch, tile["BB"])),
         by_entry, states, pairs.leaves, pairs.columns, *out.arguments,
         s, K, batch, num_states, ALONE=out.total is None, **tile,
-    )  # fmt: skip
-
-
-def _launch_look_up(pairs: Pairs, states: Tensor, out: Out) -> None:
-    n, _, K, count = pairs.sizes
-    batch, num_states = states.shape[1], pairs.stored.shape[-1]
-    table = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
-    size = power_of_2(num_states)
-    entries = min(32, power_of_2(K), max(1, 8192 // size))
-    launch(
-        _probabilities, (count, cdiv(K, entries)),
-        pairs.stored, pairs.columns, pairs.hyper["num_categories"], table,
-        count, K, num_states, BK=entries, BS=size, num_warps=4,
-    )  # fmt: skip
-    launch(
-        _look_up, (n, cdiv(batch, 32)),
-        table, states, pairs.leaves, pairs.columns,
-        out.v, *out.v.stride()[:2], out.m, out.m.stride(0), K, batch, num_states,
-        BK=min(128, power_of_2(K)), BB=32, num_warps=4,
     )  # fmt: skip
 
 

@@ -25,7 +25,18 @@ from torch import Tensor
 from einet.kernels.nodes import Nodes
 from einet.kernels.triton.products import PRECISIONS, TINY, dot, log_of, padded
 
-__all__ = ["LinearEdges", "backward", "forward", "highest", "power", "product", "scaled", "upper"]
+__all__ = [
+    "LinearEdges",
+    "backward",
+    "forward",
+    "highest",
+    "multiplied",
+    "power",
+    "product",
+    "scaled",
+    "times",
+    "upper",
+]
 
 # The exponent of a product that is 0 throughout: below all others, and its differences fit 32 bits.
 _NEVER = tl.constexpr(-(1 << 30))
@@ -60,6 +71,12 @@ def product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE: tl.const
     """Products as p·2^e, entry by entry, with p in [1, 2) or 0."""
     p = tl.where(here, 1.0, 0.0)
     e = tl.zeros(p.shape, tl.int32)
+    return multiplied(p, e, v, children, first, last, i, b, here, v_node, v_k, AT_ONCE)
+
+
+@triton.jit
+def multiplied(p, e, v, children, first, last, i, b, here, v_node, v_k, AT_ONCE: tl.constexpr):
+    """The same with further children."""
     # One entry's place within any node: offsets of 32 bits are for all children the same.
     place = i * v_k + b
     for start in range(first, last, AT_ONCE):
@@ -68,13 +85,18 @@ def product(v, children, first, last, i, b, here, v_node, v_k, AT_ONCE: tl.const
             more = start + offset < last
             node = tl.load(children + start + offset, mask=more, other=0)
             value = tl.load((v + node * v_node) + place, mask=here & more, other=0.0)
-            p *= tl.where(more, value, 1.0)
-            bits = p.to(tl.int32, bitcast=True)
-            power = bits >> 23
-            e += power - 127
-            p = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
-            p = tl.where(power > 0, p, 0.0)
+            p, e = times(p, e, tl.where(more, value, 1.0))
     return p, e
+
+
+@triton.jit
+def times(p, e, value):
+    """The same with one more factor."""
+    p *= value
+    bits = p.to(tl.int32, bitcast=True)
+    power = bits >> 23
+    p = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
+    return tl.where(power > 0, p, 0.0), e + (power - 127)
 
 
 @triton.jit

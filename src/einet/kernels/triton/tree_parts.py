@@ -13,15 +13,15 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from einet.kernels.triton.linear import power
-
 __all__ = [
+    "RECORD",
+    "Flows",
     "Products",
     "TreeEdges",
+    "Walk",
     "Weights",
     "new_counters",
     "programs",
-    "rescaled",
     "signal",
     "wait",
 ]
@@ -83,50 +83,64 @@ class Weights:
 
 
 @dataclass
-class Products:
-    """What the sums are sums of: ``p[sum, entry, sample]``, made ``group`` entries at a time.
+class Walk:
+    """How programs walk through the sums of a tree, upwards and downwards.
 
-    Those of a group are divided by a power of two such that the largest product so far is in
-    [1, 2). Its exponent is kept, so that in the end all can be divided by that of the last group.
+    Attributes:
+        children: The children of each sum, those that are no sums of the tree first.
+        records: ``RECORD`` numbers of each sum: where its children begin, where those among the
+            sums begin, where all end; the sum above it, or −1 − t for the t-th of the topmost ones;
+            the sum by which a path downwards goes on, −1 where it ends; how many children among the
+            sums the one above has; and the first two children that are no sums, −1 for none.
+        starts: The sums with none below them, those first that most has to wait for.
+        heads: Where paths downwards begin, each after the path that it leaves.
+        first_sum: The node of the first sum.
+        num_leaf_nodes: Nodes with smaller numbers are leaves.
+    """
+
+    children: Int[Tensor, " edges"]
+    records: Int[Tensor, "sums 8"]
+    starts: Int[Tensor, " starts"]
+    heads: Int[Tensor, " heads"]
+    first_sum: int
+    num_leaf_nodes: int
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+#: Numbers of a sum's record, which so begins where a part of a cache line does.
+RECORD = 8
+
+
+@dataclass
+class Products:
+    """What the sums are sums of: ``p[sum, entry, sample]``.
+
+    They are divided by a power of two such that the largest of a sum and sample is in [1, 2).
     """
 
     p: Float[Tensor, "sums I batch"]
-    exponents: Int[Tensor, "sums groups batch"]
-    group: int
 
     @property
     def nbytes(self) -> int:
         """The memory of all of them."""
-        return self.p.nbytes + self.exponents.nbytes
+        return self.p.nbytes
 
     def at(self, rows: slice | Int[Tensor, " some"], batch: int) -> Products:
         """The same for some of ``batch`` samples."""
-        p, exponents = (part[..., rows].contiguous() for part in (self.p, self.exponents))
-        return Products(p, exponents, self.group)
-
-    @classmethod
-    def empty(
-        cls, sums: int, inputs: int, batch: int, group: int, like: Float[Tensor, "..."]
-    ) -> Products:
-        """Products yet to be written."""
-        groups = triton.cdiv(inputs, group)
-        return cls(
-            like.new_empty(sums, inputs, batch),
-            like.new_empty(sums, groups, batch, dtype=torch.int32),
-            group,
-        )
+        return Products(self.p[..., rows].contiguous())
 
 
-@triton.jit
-def rescaled(p, exponents, row, i, b, here, B, num_inputs: tl.constexpr, GROUP: tl.constexpr):
-    """Products as they were kept, divided by the largest of all their groups."""
-    groups: tl.constexpr = (num_inputs + GROUP - 1) // GROUP
-    if groups > 1:
-        at = exponents + row * groups * B
-        own = tl.load(at + ((i // GROUP) * B + b), mask=here, other=0)
-        # An exponent never falls from one group to the next.
-        p *= power(own - tl.load(at + ((groups - 1) * B + b), mask=here, other=0))
-    return p
+@dataclass
+class Flows:
+    """The flow of each sum into an entry of its children, ``f[sum, entry, sample]``.
+
+    Into the topmost sums nothing flows from others: ``above`` has gradients of their values.
+    """
+
+    f: Float[Tensor, "sums K batch"]
+    above: Float[Tensor, "tops K batch"]
 
 
 # -- who is next, and who is done ------------------------------------------------------------------
