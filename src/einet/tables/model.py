@@ -78,6 +78,7 @@ class TableModel:
         *,
         num_sums: int | None = None,
         epochs: int | None = None,
+        validation: float | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         progress: bool = False,
@@ -90,6 +91,9 @@ class TableModel:
             num_sums: K, the states of each column's latent variable; by the number of rows if not
                 given.
             epochs: The most passes through the rows; by their number if not given.
+            validation: The share of rows by which to end before new rows become less likely; a
+                tenth of 100 rows or more, if not given. With 0 the model learns from all rows for
+                all epochs: its draws are then closest to the rows.
             seed: Seed of all that is random.
             device: Where to learn; a GPU if there is one, by default. The model ends up on the CPU.
             progress: Whether to show a progress bar.
@@ -97,8 +101,9 @@ class TableModel:
         table = frame_table(frame, columns)
         z = table.encode(frame, strange="ignore", seed=seed)
         model, history = learn(
-            table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device, progress=progress
-        )
+            table, z, num_sums=num_sums, epochs=epochs, validation=validation, seed=seed,
+            device=device, progress=progress,
+        )  # fmt: skip
         answer = cls(model.cpu(), table)
         answer.history = history
         return answer

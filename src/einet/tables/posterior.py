@@ -140,6 +140,9 @@ class TablePosterior:
     def sample(self, n: int = 1, seed: int | None = None) -> Any:
         """Draws of whole rows as a data frame; known cells keep their values.
 
+        Numbers lie between the smallest and the largest that was learnt from, but for columns that
+        the evidence says an interval of.
+
         Args:
             n: How many for each row of evidence; these follow one another in the frame.
             seed: Seed of all that is random.
@@ -163,8 +166,19 @@ class TablePosterior:
                     row, draw = taken.nonzero().unbind(1)
                     draws[row, draw] = drawn[place[row, draw], row]
         known = np.repeat(self.evidence.z, n, 0)
-        z = draws.reshape(rows * n, variables).numpy()
+        z = self._within_seen(draws.reshape(rows * n, variables).numpy())
         return self._decoded(np.where(np.isnan(known), z, known))
+
+    def _within_seen(self, z: np.ndarray) -> np.ndarray:
+        """Draws of columns without events, within what was seen of them."""
+        asked = {variable for events in self.events for variable in events}
+        parts = []
+        for name in self.table.modelled:
+            where = self.table.variables(name)
+            part = z[:, where.start : where.stop]
+            is_free = asked.isdisjoint(where)
+            parts.append(self.table.coding(name).within_seen(part) if is_free else part)
+        return np.concatenate(parts, 1)
 
     def impute(self, method: Filling = "mean", seed: int | None = None) -> Any:
         """The evidence with its missing cells filled in, as a data frame.
