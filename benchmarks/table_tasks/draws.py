@@ -28,8 +28,8 @@ def draw(
     from table_tasks.synthetic import split
 
     folder.mkdir(parents=True, exist_ok=True)
-    for table in tables:
-        for number, seed in enumerate(seeds):
+    for number, seed in enumerate(seeds):
+        for table in tables:
             train, _ = split(table, seed, most)
             if device != "cpu" and not number:
                 # Kernels are compiled when they are first used, once for each machine.

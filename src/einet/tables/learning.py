@@ -26,7 +26,7 @@ __all__ = ["Recipe", "learn", "recipe_for", "refine"]
 # So many rows are enough to set leaves by, and so many for each state.
 _FIRST_ROWS, _FIRST_ROWS_EACH = 5000, 10
 # On a GPU, where time hardly depends on K: the rows of a state, and the most states.
-_ROWS_EACH, _MOST_SUMS = 64, 512
+_ROWS_EACH, _MOST_SUMS = 45, 512
 # Pseudo-counts of sums and of leaves of numbers, times the rows, and of leaves of categories.
 _PRIOR_SUMS, _PRIOR_LEAVES, _PRIOR_CATEGORIES = 1000, 300, 0.1
 
@@ -57,7 +57,7 @@ def recipe_for(
     num_sums: int | None = None,
     epochs: int | None = None,
     *,
-    validation: float | None = None,
+    validation: float | int | None = None,
     on_gpu: bool = False,
 ) -> Recipe:
     """What suits so many rows.
@@ -72,8 +72,8 @@ def recipe_for(
     Example:
         >>> recipe_for(1000).num_sums, recipe_for(30_000).num_sums
         (32, 64)
-        >>> recipe_for(30_000, on_gpu=True).num_sums
-        512
+        >>> recipe_for(10_000, on_gpu=True).num_sums, recipe_for(30_000, on_gpu=True).num_sums
+        (256, 512)
     """
     power = int(np.clip(np.round(0.8 * np.log2(max(rows, 1)) - 3.4), 2, 6))
     if on_gpu:
@@ -83,7 +83,7 @@ def recipe_for(
         validation = 0.1 if rows >= 100 else 0.0
     return Recipe(
         num_sums=2**power if num_sums is None else as_int("num_sums", num_sums, minimum=1),
-        epochs=int(np.clip(400_000 // max(rows, 1), 30 if on_gpu else 12, 60))
+        epochs=int(np.clip(400_000 // max(rows, 1), *((20, 30) if on_gpu else (12, 60))))
         if epochs is None
         else as_int("epochs", epochs, minimum=1),
         batch_size=int(np.clip(rows // 10, 50, 1000)),
@@ -108,7 +108,7 @@ def learn(
     num_classes: int = 1,
     num_sums: int | None = None,
     epochs: int | None = None,
-    validation: float | None = None,
+    validation: float | int | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: bool = False,

@@ -78,7 +78,7 @@ class TableModel:
         *,
         num_sums: int | None = None,
         epochs: int | None = None,
-        validation: float | None = None,
+        validation: float | int | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         progress: bool = False,

@@ -18,7 +18,7 @@ _MOST_KNOTS, _GROWTH = 65, 0.4
 # Quantiles are knots for as long as so many values lie beyond them. From there to the outermost
 # value knots lie in equal distances, with so many values beyond each.
 _BEYOND = 5
-_OUTSIDE = np.array([3.5, 2.0, 0.5])
+_OUTSIDE = np.array([4.0, 3.0, 2.0])
 # Knots that lie closer than this share of their range are one.
 _CLOSEST = 1e-9
 # Without a bound, numbers grow at most e-fold for each so many units of z: beyond outermost knots
@@ -226,7 +226,7 @@ def _to_ends(
     """The knots of quantiles, and some more out to the smallest and the largest value.
 
     A few values do not tell how a tail falls, but how far it reaches: they are taken as spread
-    evenly.
+    evenly, and what lies farther out is about as likely as two of them.
     """
     part = (_BEYOND - _OUTSIDE) / (_BEYOND - _OUTSIDE[-1])
     beyond = -_normal_quantile(_OUTSIDE / count)
