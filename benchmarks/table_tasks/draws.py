@@ -53,7 +53,7 @@ def learn_and_draw(
     """As many rows as were learnt from, and the seconds of learning and of drawing them.
 
     The model learns from all rows, for as long as is usual for so many of them. The rows are drawn
-    where it was learnt.
+    where it was learnt, and no number lies beyond those of the training rows.
     """
     import einet
 
@@ -62,7 +62,7 @@ def learn_and_draw(
     learning = time.perf_counter() - began
     model.model.to(device)
     began = time.perf_counter()
-    drawn: Any = model.sample(len(train), seed=seed)
+    drawn: Any = model.sample(len(train), seed=seed, beyond=False)
     return drawn[list(train)], learning, time.perf_counter() - began
 
 

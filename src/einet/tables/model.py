@@ -132,15 +132,19 @@ class TableModel:
         """
         return TablePosterior(self.model, self.table, as_evidence(self.table, evidence))
 
-    def sample(self, n: int = 1, given: Any = None, seed: int | None = None) -> Any:
+    def sample(
+        self, n: int = 1, given: Any = None, seed: int | None = None, beyond: bool = True
+    ) -> Any:
         """New rows as a data frame of the table's library.
 
         Args:
             n: How many; for each row of evidence where there is more than one.
             given: What is known of them, as in :meth:`given`.
             seed: Seed of all that is random.
+            beyond: Whether numbers may lie beyond the smallest and the largest that were learnt
+                from; see :meth:`TablePosterior.sample`.
         """
-        return self.given(given).sample(as_int("n", n, minimum=0), seed)
+        return self.given(given).sample(as_int("n", n, minimum=0), seed, beyond)
 
     def impute(self, frame: Any, method: Any = "mean", seed: int | None = None) -> Any:
         """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`."""

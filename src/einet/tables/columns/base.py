@@ -71,9 +71,9 @@ class Coding(ABC):
     def within_seen(
         self, z: Float[np.ndarray, "rows variables"]
     ) -> Float[np.ndarray, "rows variables"]:
-        """Draws as they are handed out: numbers beyond all that were seen become the outermost.
+        """Draws with numbers beyond all that were seen taken for the outermost of these.
 
-        A few values do not tell how a tail goes on: its draws would be numbers that nobody saw.
+        A few values do not tell how a tail goes on: its draws are numbers that nobody ever saw.
         """
         return z
 

@@ -32,8 +32,7 @@ class Number(Coding):
     within the interval; :meth:`alternatives` asks for the interval itself, exactly.
 
     Cells beyond the bounds are strange: their density is 0, and evidence takes the nearest number
-    that is possible. Numbers that are possible, but lie beyond all that were seen, have a density;
-    draws of them are taken for the outermost that was seen, see :meth:`within_seen`.
+    that is possible. Numbers that are possible, but lie beyond all that were seen, have a density.
 
     Args:
         scale: The map f, with the bounds of the support; of a grid these are half a step outside.
