@@ -61,3 +61,15 @@ def test_draws_leave_the_range_of_the_rows_only_where_evidence_says_so():
     free = model.sample(3000, seed=0)["a"]
     inside = free.between(values.min(), values.max())
     np.testing.assert_allclose(free[inside], drawn[inside])
+
+
+@pytest.mark.gpu
+def test_a_gpu_learns_a_larger_model_and_draws_there():
+    generator = np.random.default_rng(0)
+    a = generator.normal(size=6000)
+    frame = pd.DataFrame({"a": a, "b": np.where(a > 0, "x", "y")})
+    model = TableModel.fit(frame, epochs=2, validation=0, device="cuda")
+    assert model.model.num_sums == 128  # type: ignore[attr-defined]
+    model.model.to("cuda")
+    drawn = model.sample(2000, seed=0, beyond=False)
+    assert ((drawn["a"] > 0) == (drawn["b"] == "x")).mean() > 0.9
