@@ -5,6 +5,8 @@
     python benchmarks/tables.py --tasks imputation --methods einet knn --tables penguins
     python benchmarks/tables.py --rows 500 --tasks density          # a quick look, printed only
     python benchmarks/tables.py --print                             # the stored rows as tables
+    python benchmarks/tables.py --device cuda --draw draws          # synthetic rows, measured by
+    python benchmarks/tables.py --tasks synthetic --drawn draws     # this, on another machine too
 
 Rows of results (table, task, method, metric, value, seed, seconds) go to `results/tables.json`
 after every measurement and replace earlier ones of the same key; `results/tables-machine.json` has
@@ -50,6 +52,13 @@ def main() -> None:
     if args.threads:
         # Before torch and the libraries of the others are loaded, which read it once.
         os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    if args.draw is not None:
+        from table_tasks.data import PROTOCOL
+        from table_tasks.draws import draw
+
+        tables = [name for name in args.tables or PROTOCOL if name in PROTOCOL]
+        draw(args.draw, tables, args.seeds, args.rows, args.device)
+        return
     run(args)
 
 
@@ -65,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
         for table in [name for name in args.tables or module.TABLES if name in module.TABLES]:
             for seed in args.seeds:
                 for method in args.methods or module.METHODS:
-                    if method not in module.METHODS or is_absent(task, method, absent):
+                    if method not in module.METHODS or is_absent(task, method, args.drawn, absent):
                         continue
                     try:
                         new = measure(module, task, table, method, seed, args)
@@ -78,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
                         print(f"{task} {table} {method} seed {seed}: {what[:200]}", flush=True)
                         new = []
                     rows += new
-                    keep(output, new, args.device, absent)
+                    keep(output, new, args.device, absent, args.drawn)
     for name, reason in absent.items():
         print(f"absent: {name}: {reason}")
     print(summary(rows))
@@ -94,7 +103,9 @@ def measure(
     with warnings.catch_warnings():
         # Of columns left out and of models that have not converged: each would be said many times.
         warnings.simplefilter("ignore")
-        for metric, value, seconds in module.measure(table, method, seed, args.rows, args.device):
+        more = {"drawn_in": args.drawn} if task == "synthetic" else {}
+        measures = module.measure(table, method, seed, args.rows, args.device, **more)
+        for metric, value, seconds in measures:
             about = {"table": table, "task": task, "method": method, "metric": metric}
             rows.append({**about, "value": value, "seed": seed, "seconds": round(seconds, 3)})
     print(f"{task} {table} {method} seed {seed}: {time.perf_counter() - began:.1f} s", flush=True)
@@ -103,8 +114,11 @@ def measure(
     return rows
 
 
-def is_absent(task: str, method: str, absent: dict[str, str]) -> bool:
-    """Whether a package is missing; what for is noted."""
+def is_absent(task: str, method: str, drawn: Path | None, absent: dict[str, str]) -> bool:
+    """Whether a package or a folder of rows is missing; what for is noted."""
+    if method == "einet on a GPU" and drawn is None:
+        absent[method] = "no folder of rows was given (--drawn)"
+        return True
     for what in (task, method):
         for package in _NEEDS.get(what, ()):
             if importlib.util.find_spec(package) is None:
@@ -130,6 +144,8 @@ def parse_arguments() -> argparse.Namespace:
     add("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     add("--rows", type=int, help="learn from and ask about so many rows at most; prints only")
     add("--device", default="cpu", help="where einet learns")
+    add("--draw", type=Path, metavar="FOLDER", help="draw synthetic rows there; measure nothing")
+    add("--drawn", type=Path, metavar="FOLDER", help="where rows drawn on a GPU are")
     add("--threads", type=int, help="of torch and the libraries of the others; all by default")
     add("--output", type=Path, default=_default())
     add("--print", action="store_true", help="measure nothing, and print what is stored")

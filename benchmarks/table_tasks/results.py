@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import store
 from comparison_tables import markdown, number
 
+from table_tasks.draws import devices
+
 __all__ = ["KEY", "Measured", "keep", "merge", "published", "summary"]
 
 Row = dict[str, Any]
@@ -44,13 +46,21 @@ def merge(rows: Sequence[Row], new: Row) -> list[Row]:
     return [new if same else row for row, same in zip(rows, kept, strict=True)]
 
 
-def keep(path: Path | None, new: Sequence[Row], device: str, absent: dict[str, str]) -> None:
+def keep(
+    path: Path | None,
+    new: Sequence[Row],
+    device: str,
+    absent: dict[str, str],
+    drawn: Path | None = None,
+) -> None:
     """Put rows into their file, and the machine and command line beside them."""
     if path is None:
         return
     arguments = [Path(part).name if "/" in part else part for part in sys.argv[1:]]
     machine = store.describe(device, absent)
     machine["command"] = " ".join(("python benchmarks/tables.py", *arguments))
+    if drawn is not None:
+        machine["drawn on"] = devices(drawn)
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

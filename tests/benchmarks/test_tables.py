@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("sklearn", reason="the tasks of tables need scikit-learn")
 
 import einet
-from benchmarks.table_tasks import chow_liu, data, encoding, fidelity, imputation, results
+from benchmarks.table_tasks import chow_liu, data, draws, encoding, fidelity, imputation, results
 
 
 def row(value: float, **other: object) -> dict:
@@ -44,6 +44,26 @@ def test_rows_are_kept_beside_their_machine(tmp_path: Path):
     )
     assert "density: x" in results.summary(results.store.load(path))
     assert "| a     | 3 (2) |" in results.summary(results.store.load(path))
+
+
+def test_rows_drawn_elsewhere_come_back_as_they_were(tmp_path: Path, monkeypatch):
+    frame = pd.DataFrame({"code": ["1", "2", "2"] * 20, "size": np.arange(60) / 8})
+    monkeypatch.setattr("table_tasks.synthetic.split", lambda *_: (frame, frame))
+    learnt = []
+
+    def learn(train: pd.DataFrame, seed: int, device: str, epochs: int | None = None):
+        learnt.append((seed, device, epochs))
+        return train.sample(frac=1.0, random_state=seed), 1.5, 0.25
+
+    monkeypatch.setattr(draws, "learn_and_draw", learn)
+    draws.draw(tmp_path, ["one", "two"], [3, 4], None, "cpu")
+    assert learnt == [(3, "cpu", None), (3, "cpu", None), (4, "cpu", None), (4, "cpu", None)]
+    drawn, learning, sampling = draws.read_draws(tmp_path, "two", 4)
+    pd.testing.assert_frame_equal(drawn, frame.sample(frac=1.0, random_state=4), check_dtype=False)
+    assert (learning, sampling) == (1.5, 0.25)
+    assert draws.devices(tmp_path) == [results.store.device_name("cpu")]
+    with pytest.raises(SystemExit, match="no rows of two with seed 5"):
+        draws.read_draws(tmp_path, "two", 5)
 
 
 @pytest.mark.parametrize("way", imputation.WAYS)

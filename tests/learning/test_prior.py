@@ -501,3 +501,29 @@ class TestErrors:
         x[3, 0] = 0.5
         with pytest.raises(ValueError, match=r"x\[3, 0\] is 0.5, outside the support"):
             Prior(leaves=1.0).pseudo_counts(model, x)
+
+
+@pytest.mark.parametrize("leaves", [0.0, 0.5])
+def test_categories_have_a_pseudo_count_of_their_own(leaves: float):
+    model, x = mixed()
+    both = Prior(leaves=leaves, categories=3.0).pseudo_counts(model, x).leaves
+    for block in model.leaf.leaf_blocks:
+        count = 3.0 if isinstance(block.family, einet.Categorical) else leaves
+        assert both is not None
+        found = both.of(block)
+        if count == 0:
+            assert found.total.count_nonzero() == found.weighted.count_nonzero() == 0
+            continue
+        alone = Prior(leaves=count).pseudo_counts(model, x).leaves
+        assert alone is not None
+        torch.testing.assert_close(found.total, alone.of(block).total)
+        torch.testing.assert_close(found.weighted, alone.of(block).weighted)
+
+
+def test_the_pseudo_count_of_categories_is_told_and_checked():
+    assert Prior(leaves=1.0).settings() == {"sums": 0.0, "leaves": 1.0}
+    assert Prior(categories=2).settings()["categories"] == 2.0
+    assert not Prior(categories=2).flat
+    assert Prior(categories=0).flat
+    with pytest.raises(ValueError, match="categories must be a finite number"):
+        Prior(categories=-1.0)

@@ -18,9 +18,12 @@ _NAMES_SHARE, _NAMES_LEAST = 0.5, 20
 # Numbers are states where there are few, or where each has many rows.
 _FEW_STATES, _ROWS_OF_FEW = 24, 5
 _MOST_STATES, _ROWS_OF_MANY = 256, 100
-# A number is a spike where it has this share of the rows, and so many times as many as its
-# neighbours have on average.
-_SPIKE_SHARE, _SPIKE_TIMES, _SPIKE_ROWS, _MOST_SPIKES, _NEIGHBOURS = 0.02, 4.0, 10, 15, 5
+# A number is a spike where it has this share of the rows, so many rows at least, and so many times
+# as many as a step of the grid has beside it.
+_SPIKE_SHARE, _SPIKE_ROWS, _SPIKE_TIMES, _NEIGHBOURS = 0.001, 10, 4.0, 5
+# It is one without regard to its neighbours where it has as many as these.
+_LARGE_SHARE, _LARGE_ROWS = 0.01, 100
+_MOST_SPIKES = 255
 # A column ends at its extreme value where so many rows, and one of so many, are at it.
 _ROWS_AT_END, _SHARE_AT_END = 5, 2000
 _MOST_DECIMALS, _LEAST_DECIMALS, _FINEST = 6, -3, 1e-12
@@ -109,7 +112,7 @@ def code_numbers(
     if given.spikes is not None:
         spikes = np.unique(np.array(given.spikes, dtype=np.float64))
     elif given.kind in ("automatic", "spiked", "positive"):
-        spikes = _spikes(values, sizes)
+        spikes = _spikes(values, sizes, decimals)
         if given.kind == "spiked" and not len(spikes):
             spikes = values[[sizes.argmax()]]
     else:
@@ -188,16 +191,23 @@ def _are_states(values: np.ndarray, rows: int) -> bool:
     return few or (len(values) <= _MOST_STATES and each >= _ROWS_OF_MANY)
 
 
-def _spikes(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Numbers that occur far more often than those beside them, ascending."""
-    # The numbers beside one: of a smooth column, even of few decimals, all occur about as often.
-    window = min(_NEIGHBOURS, len(sizes) // 2)
-    padded = np.concatenate([[0], np.cumsum(sizes)])
-    first = np.clip(np.arange(len(sizes)) - window, 0, None)
-    last = np.clip(np.arange(len(sizes)) + window + 1, None, len(sizes))
-    beside = (padded[last] - padded[first] - sizes) / np.maximum(last - first - 1, 1)
-    least = np.maximum(_SPIKE_TIMES * beside, max(_SPIKE_SHARE * sizes.sum(), _SPIKE_ROWS))
-    often = np.flatnonzero(sizes >= least)
+def _spikes(values: np.ndarray, sizes: np.ndarray, decimals: int | None) -> np.ndarray:
+    """Numbers that occur far more often than a smooth column would have them, ascending.
+
+    A smooth column on a grid has about as many rows at each of its steps as at those beside it, the
+    empty ones among them; without a grid it has no number twice.
+    """
+    rows = sizes.sum()
+    least = np.full(len(sizes), max(_SPIKE_SHARE * rows, _SPIKE_ROWS))
+    if decimals is not None:
+        window = min(_NEIGHBOURS, len(sizes) // 2)
+        first = np.clip(np.arange(len(sizes)) - window, 0, None)
+        last = np.clip(np.arange(len(sizes)) + window, None, len(sizes) - 1)
+        until = np.concatenate([[0], np.cumsum(sizes)])
+        beside = until[last + 1] - until[first] - sizes
+        steps = np.round((values[last] - values[first]) * 10.0**decimals)
+        least = np.maximum(least, _SPIKE_TIMES * beside / np.maximum(steps, 1))
+    often = np.flatnonzero((sizes >= least) | (sizes >= max(_LARGE_SHARE * rows, _LARGE_ROWS)))
     often = often[np.argsort(-sizes[often], kind="stable")][:_MOST_SPIKES]
     return values[np.sort(often)]
 

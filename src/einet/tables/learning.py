@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from einet._checks import as_int, as_seed
+from einet._checks import as_int, as_number, as_seed
 from einet.engine.initialize_clusters import initialize_from_clusters
-from einet.families import Categorical
 from einet.learning.em import StochasticEM
 from einet.learning.fit import fit
 from einet.learning.gradient import Gradient
@@ -18,13 +17,18 @@ from einet.learning.history import History
 from einet.learning.prior import Prior
 from einet.learning.schedules import cosine
 from einet.models.einet import Einet
+from einet.tables.features import features_of
 from einet.tables.schema import Table
 from einet.tables.structure import column_tree
 
 __all__ = ["Recipe", "learn", "recipe_for", "refine"]
 
-# So many rows are enough to set leaves by.
-_FIRST_ROWS = 5000
+# So many rows are enough to set leaves by, and so many for each state.
+_FIRST_ROWS, _FIRST_ROWS_EACH = 5000, 10
+# On a GPU, where time hardly depends on K: the rows of a state, and the most states.
+_ROWS_EACH, _MOST_SUMS = 45, 512
+# Pseudo-counts of sums and of leaves of numbers, times the rows, and of leaves of categories.
+_PRIOR_SUMS, _PRIOR_LEAVES, _PRIOR_CATEGORIES = 1000, 300, 0.1
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Recipe:
         batch_size: Rows in a mini-batch.
         patience: Epochs without a better validation result after which learning ends.
         validation: The share of rows that it is measured on; 0 where there are too few.
+        prior: The pseudo-counts.
     """
 
     num_sums: int
@@ -44,30 +49,54 @@ class Recipe:
     batch_size: int
     patience: int
     validation: float
+    prior: Prior
 
 
-def recipe_for(rows: int, num_sums: int | None = None, epochs: int | None = None) -> Recipe:
+def recipe_for(
+    rows: int,
+    num_sums: int | None = None,
+    epochs: int | None = None,
+    *,
+    validation: float | int | None = None,
+    on_gpu: bool = False,
+) -> Recipe:
     """What suits so many rows.
 
     Args:
         rows: How many there are.
         num_sums: K, where it is given.
         epochs: The most epochs, where they are given.
+        validation: The share of rows to validate on, where it is given.
+        on_gpu: Whether a GPU learns. It has time for a larger K.
 
     Example:
         >>> recipe_for(1000).num_sums, recipe_for(30_000).num_sums
         (32, 64)
+        >>> recipe_for(10_000, on_gpu=True).num_sums, recipe_for(30_000, on_gpu=True).num_sums
+        (256, 512)
     """
     power = int(np.clip(np.round(0.8 * np.log2(max(rows, 1)) - 3.4), 2, 6))
+    if on_gpu:
+        larger = round(np.log2(max(rows, 1) / _ROWS_EACH))
+        power = int(np.clip(larger, power, np.log2(_MOST_SUMS)))
+    if validation is None:
+        validation = 0.1 if rows >= 100 else 0.0
     return Recipe(
         num_sums=2**power if num_sums is None else as_int("num_sums", num_sums, minimum=1),
-        epochs=int(np.clip(400_000 // max(rows, 1), 12, 60))
+        epochs=int(np.clip(400_000 // max(rows, 1), *((20, 30) if on_gpu else (12, 60))))
         if epochs is None
         else as_int("epochs", epochs, minimum=1),
         batch_size=int(np.clip(rows // 10, 50, 1000)),
         # Long steps come first, and it is the short ones after them that settle.
         patience=15,
-        validation=0.1 if rows >= 100 else 0.0,
+        validation=as_number("validation", validation, at_least=0, at_most=0.5),
+        # Of few rows each sum has one more for its weights, so that none is ever 0. Where there are
+        # many, draws that go astray by it would give them away.
+        prior=Prior(
+            sums=min(1.0, _PRIOR_SUMS / max(rows, 1)),
+            leaves=min(0.1, _PRIOR_LEAVES / max(rows, 1)),
+            categories=_PRIOR_CATEGORIES,
+        ),
     )
 
 
@@ -79,6 +108,7 @@ def learn(
     num_classes: int = 1,
     num_sums: int | None = None,
     epochs: int | None = None,
+    validation: float | int | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
@@ -90,34 +120,36 @@ def learn(
         z: The rows, spread over their grids: ``table.encode(frame, seed=seed)``.
         labels: Classes of the rows, −1 where unknown.
         num_classes: How many classes there are.
-        num_sums, epochs: What is not to be chosen by the number of rows.
+        num_sums, epochs, validation: What is not to be chosen by the number of rows.
         seed: Seed of all that is random.
         device: Where to learn; a GPU if there is one, by default.
         progress: Whether to show a progress bar.
     """
     if not table.num_variables:
         raise ValueError("frame must have a column that there is something to learn from, got none")
-    seed, recipe = as_seed(seed), recipe_for(len(z), num_sums, epochs)
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device, seed = torch.device(device), as_seed(seed)
+    # Classes are told apart by fewer states than all columns need together.
+    is_large = device.type == "cuda" and labels is None
+    recipe = recipe_for(len(z), num_sums, epochs, validation=validation, on_gpu=is_large)
     graph = column_tree(table, z, labels)
     model = Einet(
         graph, table.families(), recipe.num_sums, sums="linear", num_classes=num_classes, seed=seed
     )
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     train, valid = split(len(z), recipe.validation, seed)
     rows = torch.from_numpy(z)
-    some = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    first = rows[train[some[:_FIRST_ROWS]]]
-    # From random weights latent variables of neighbours would settle on different meanings.
     generator = torch.Generator().manual_seed(seed)
-    by = torch.from_numpy(features_of(table, first.numpy()))
-    initialize_from_clusters(model, model.as_batch(first, device=None), generator, by)
+    count = max(_FIRST_ROWS, _FIRST_ROWS_EACH * recipe.num_sums)
+    first = rows[train[torch.randperm(len(train), generator=generator)[:count]]]
+    # From random weights latent variables of neighbours would settle on different meanings.
+    by = torch.from_numpy(features_of(table, first.numpy())).float()
+    model.to(device)
+    batch = model.as_batch(first.to(device), device=None)
+    initialize_from_clusters(model, batch, generator, by.to(device))
     model.initialized = True
     known = None if labels is None else torch.from_numpy(labels)
-    # One row for the weights of each sum: none is ever 0. A tenth of one for each leaf: more would
-    # make leaves of few rows too wide for columns that nearly determine one another.
-    prior = Prior(sums=1.0, leaves=0.1)
-    optimizer = StochasticEM(cosine(0.5, 0.02), prior)
+    optimizer = StochasticEM(cosine(0.5, 0.02), recipe.prior)
     history = fit(
         model, rows[train], rows[valid] if len(valid) else None, device=device,
         labels=None if known is None else known[train],
@@ -170,30 +202,6 @@ def refine(
     if not quality() > at_first:
         model.load_state_dict(before)
     return history
-
-
-def features_of(
-    table: Table, z: Float[np.ndarray, "rows variables"]
-) -> Float[np.ndarray, "rows features"]:
-    """Rows as numbers whose distances mean something: every column has a variance of 1 in all.
-
-    Numbers are taken as they are, categories as one feature for each of them. What is missing is
-    at the mean.
-    """
-    parts = []
-    for variable, family in enumerate(table.families()):
-        values = z[:, variable]
-        known = ~np.isnan(values)
-        if isinstance(family, Categorical):
-            states = np.arange(int(family.num_categories))
-            part = (values[:, None] == states).astype(np.float64)
-        else:
-            part = np.where(known, values, 0.0)[:, None]
-        part[known] -= part[known].mean(0) if known.any() else 0.0
-        part[~known] = 0.0
-        variance = part.var(0).sum()
-        parts.append(part / np.sqrt(variance) if variance > 0 else part)
-    return np.concatenate(parts, 1)
 
 
 def split(

@@ -82,6 +82,7 @@ class TableModel:
         *,
         num_sums: int | None = None,
         epochs: int | None = None,
+        validation: float | int | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         progress: bool = False,
@@ -94,6 +95,9 @@ class TableModel:
             num_sums: K, the states of each column's latent variable; by the number of rows if not
                 given.
             epochs: The most passes through the rows; by their number if not given.
+            validation: The share of rows by which to end before new rows become less likely; a
+                tenth of 100 rows or more, if not given. With 0 the model learns from all rows for
+                all epochs: its draws are then closest to the rows.
             seed: Seed of all that is random.
             device: Where to learn; a GPU if there is one, by default. The model ends up on the CPU.
             progress: Whether to show a progress bar.
@@ -101,8 +105,9 @@ class TableModel:
         table = frame_table(frame, columns)
         z = table.encode(frame, strange="ignore", seed=seed)
         model, history = learn(
-            table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device, progress=progress
-        )
+            table, z, num_sums=num_sums, epochs=epochs, validation=validation, seed=seed,
+            device=device, progress=progress,
+        )  # fmt: skip
         answer = cls(model.cpu(), table)
         answer.history = history
         share = recipe_for(len(z), num_sums, epochs).validation
@@ -133,15 +138,19 @@ class TableModel:
         """
         return TablePosterior(self.model, self.table, as_evidence(self.table, evidence))
 
-    def sample(self, n: int = 1, given: Any = None, seed: int | None = None) -> Any:
+    def sample(
+        self, n: int = 1, given: Any = None, seed: int | None = None, beyond: bool = True
+    ) -> Any:
         """New rows as a data frame of the table's library.
 
         Args:
             n: How many; for each row of evidence where there is more than one.
             given: What is known of them, as in :meth:`given`.
             seed: Seed of all that is random.
+            beyond: Whether numbers may lie beyond the smallest and the largest that were learnt
+                from; see :meth:`TablePosterior.sample`.
         """
-        return self.given(given).sample(as_int("n", n, minimum=0), seed)
+        return self.given(given).sample(as_int("n", n, minimum=0), seed, beyond)
 
     def impute(self, frame: Any, method: Any = "mean", seed: int | None = None) -> Any:
         """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`."""

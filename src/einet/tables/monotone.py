@@ -14,9 +14,11 @@ from jaxtyping import Float
 __all__ = ["MonotoneMap"]
 
 # The most knots, and the power of the number of values by which they grow.
-_MOST_KNOTS, _GROWTH = 33, 0.4
-# So many values are left beyond the last knot on each side.
+_MOST_KNOTS, _GROWTH = 65, 0.4
+# Quantiles are knots for as long as so many values lie beyond them. From there to the outermost
+# value knots lie in equal distances, with so many values beyond each.
 _BEYOND = 5
+_OUTSIDE = np.array([4.0, 3.0, 2.0])
 # Knots that lie closer than this share of their range are one.
 _CLOSEST = 1e-9
 # Without a bound, numbers grow at most e-fold for each so many units of z: beyond outermost knots
@@ -124,6 +126,8 @@ class MonotoneMap:
         outermost = -_normal_quantile(np.array([min(0.25, _BEYOND / count)]))[0]
         z = np.linspace(-outermost, outermost, knots)
         x = np.quantile(values, _normal_share(z), method="hazen")
+        if count > 4 * _BEYOND:
+            x, z = _to_ends(x, z, values.min(), values.max(), count)
         x, z = _apart(x, z, lower, upper)
         if len(x) < 2:
             x, z = _around(float(np.median(values)), float(values.std()), lower, upper)
@@ -250,6 +254,20 @@ def _normal_quantile(share: np.ndarray) -> np.ndarray:
 
 def _normal_share(z: np.ndarray) -> np.ndarray:
     return torch.special.ndtr(torch.from_numpy(z)).numpy()
+
+
+def _to_ends(
+    x: np.ndarray, z: np.ndarray, smallest: float, largest: float, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The knots of quantiles, and some more out to the smallest and the largest value.
+
+    A few values do not tell how a tail falls, but how far it reaches: they are taken as spread
+    evenly, and what lies farther out is about as likely as two of them.
+    """
+    part = (_BEYOND - _OUTSIDE) / (_BEYOND - _OUTSIDE[-1])
+    beyond = -_normal_quantile(_OUTSIDE / count)
+    left, right = x[0] + part * (smallest - x[0]), x[-1] + part * (largest - x[-1])
+    return np.concatenate([left[::-1], x, right]), np.concatenate([-beyond[::-1], z, beyond])
 
 
 def _apart(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from einet._checks import as_int, check_choice
+from einet._checks import as_int, check_choice, check_flag
 from einet.models.base import Model
 from einet.tables.columns import Constant, Identifier, Number, Spiked, States
 from einet.tables.evidence import Evidence
@@ -140,13 +140,17 @@ class TablePosterior:
 
     # -- all columns -----------------------------------------------------------------------------
 
-    def sample(self, n: int = 1, seed: int | None = None) -> Any:
+    def sample(self, n: int = 1, seed: int | None = None, beyond: bool = True) -> Any:
         """Draws of whole rows as a data frame; known cells keep their values.
 
         Args:
             n: How many for each row of evidence; these follow one another in the frame.
             seed: Seed of all that is random.
+            beyond: Whether numbers may lie beyond all that were learnt from, as tails of densities
+                do. Otherwise they become the outermost that was seen, but for columns that the
+                evidence says an interval of.
         """
+        check_flag("beyond", beyond)
         n = as_int("n", n, minimum=0)
         generator = torch.Generator().manual_seed(_seed(seed))
         rows, variables = self.evidence.z.shape
@@ -168,7 +172,19 @@ class TablePosterior:
                     draws[row, draw] = drawn[place[row, draw], row]
         known = np.repeat(self.evidence.z, n, 0)
         z = draws.reshape(rows * n, variables).numpy()
+        z = z if beyond else self._within_seen(z)
         return self._decoded(np.where(np.isnan(known), z, known))
+
+    def _within_seen(self, z: np.ndarray) -> np.ndarray:
+        """Draws of columns without events, within what was seen of them."""
+        asked = {variable for events in self.events for variable in events}
+        parts = []
+        for name in self.table.modelled:
+            where = self.table.variables(name)
+            part = z[:, where.start : where.stop]
+            is_free = asked.isdisjoint(where)
+            parts.append(self.table.coding(name).within_seen(part) if is_free else part)
+        return np.concatenate(parts, 1)
 
     def impute(self, method: Filling = "mean", seed: int | None = None) -> Any:
         """The evidence with its missing cells filled in, as a data frame.

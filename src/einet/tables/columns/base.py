@@ -68,6 +68,15 @@ class Coding(ABC):
     def decode(self, z: Float[np.ndarray, "rows variables"]) -> np.ndarray:
         """The cells of variables' values; missing where these are NaN."""
 
+    def within_seen(
+        self, z: Float[np.ndarray, "rows variables"]
+    ) -> Float[np.ndarray, "rows variables"]:
+        """Draws with numbers beyond all that were seen taken for the outermost of these.
+
+        A few values do not tell how a tail goes on: its draws are numbers that nobody ever saw.
+        """
+        return z
+
     def log_slope(self, cells: np.ndarray) -> Float[np.ndarray, " rows"]:
         """log |dz/dx| of every cell; 0 where it is missing or counted."""
         return np.zeros(len(cells))

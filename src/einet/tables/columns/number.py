@@ -32,11 +32,12 @@ class Number(Coding):
     within the interval; :meth:`alternatives` asks for the interval itself, exactly.
 
     Cells beyond the bounds are strange: their density is 0, and evidence takes the nearest number
-    that is possible.
+    that is possible. Numbers that are possible, but lie beyond all that were seen, have a density.
 
     Args:
         scale: The map f, with the bounds of the support; of a grid these are half a step outside.
         decimals: d; negative for tens and hundreds, None where there is no grid.
+        seen: The smallest and the largest number that were seen; None where that is not known.
 
     Example:
         >>> years = Number(MonotoneMap.fit(np.arange(17.0, 90.0), 16.5, 90.5), decimals=0)
@@ -49,8 +50,13 @@ class Number(Coding):
 
     kind: ClassVar = "number"
 
-    def __init__(self, scale: MonotoneMap, decimals: int | None = None) -> None:
-        self.scale, self.decimals = scale, decimals
+    def __init__(
+        self,
+        scale: MonotoneMap,
+        decimals: int | None = None,
+        seen: tuple[float, float] | None = None,
+    ) -> None:
+        self.scale, self.decimals, self.seen = scale, decimals, seen
         half = self.step / 2
         #: The smallest and the largest number that a cell can hold; infinite without a bound.
         self.smallest, self.largest = scale.lower + half, scale.upper - half
@@ -77,7 +83,8 @@ class Number(Coding):
             count = np.searchsorted(values, values, side="right") - starts
             share = (np.arange(len(values)) - starts + 0.5) / count
             values = values + half * (2 * share - 1)
-        return cls(MonotoneMap.fit(values, lower - half, upper + half), decimals)
+        scale = MonotoneMap.fit(values, lower - half, upper + half)
+        return cls(scale, decimals, (float(cells.min()), float(cells.max())))
 
     @property
     def step(self) -> float:
@@ -103,6 +110,12 @@ class Number(Coding):
         # Rounding up to a bound, too, is of no harm.
         largest = np.finfo(np.float64).max
         return np.clip(x, max(self.smallest, -largest), min(self.largest, largest)) + 0.0
+
+    def within_seen(self, z: Float[np.ndarray, "rows 1"]) -> Float[np.ndarray, "rows 1"]:
+        if self.seen is None:
+            return z
+        smallest, largest = self.encode(np.array(self.seen))[:, 0]
+        return np.clip(z, smallest, largest)
 
     def log_slope(self, cells: np.ndarray) -> Float[np.ndarray, " rows"]:
         slope = self.scale.log_slope(self._inside(cells))
@@ -164,14 +177,21 @@ class Number(Coding):
         return word
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "scale": self.scale.to_dict(), "decimals": self.decimals}
+        plain = {"kind": self.kind, "scale": self.scale.to_dict(), "decimals": self.decimals}
+        return plain if self.seen is None else {**plain, "seen": list(self.seen)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Number:
         decimals = plain["decimals"]
         if decimals is not None and (type(decimals) is not int or not -300 < decimals < 300):
             raise ValueError(f"decimals must be a small integer or None, got {decimals!r}")
-        return cls(MonotoneMap.from_dict(plain["scale"]), decimals)
+        seen = plain.get("seen")
+        if seen is not None:
+            smallest, largest = (float(end) for end in seen)
+            if not -math.inf < smallest <= largest < math.inf:
+                raise ValueError(f"seen must be two finite numbers that ascend, got {seen!r}")
+            seen = (smallest, largest)
+        return cls(MonotoneMap.from_dict(plain["scale"]), decimals, seen)
 
 
 def _grid_points(piece: Interval, step: float) -> tuple[float, float] | None:

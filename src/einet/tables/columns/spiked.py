@@ -66,6 +66,9 @@ class Spiked(Coding):
         value = np.where(np.isnan(z[:, 0]), np.nan, value)
         return np.where(which > 0, self.spikes[np.maximum(which - 1, 0)], value)
 
+    def within_seen(self, z: Float[np.ndarray, "rows 2"]) -> Float[np.ndarray, "rows 2"]:
+        return np.concatenate([z[:, :1], self.number.within_seen(z[:, 1:])], 1)
+
     def log_slope(self, cells: np.ndarray) -> Float[np.ndarray, " rows"]:
         return self.number.log_slope(np.where(self._which(cells) > 0, np.nan, cells))
 
