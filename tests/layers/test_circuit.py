@@ -211,10 +211,10 @@ def test_what_flows_need_not_find(graph: RegionGraph, num_leaves: int, sums: str
     assert all(layer.first for layer in circuit.sum_layers) == is_tree
     empty_flow = circuit.empty_flow
 
-    def polluted(values):
+    def polluted(values, consume=False):
         return {
             name: flow.fill_(math.nan) if is_tree else flow
-            for name, flow in empty_flow(values).items()
+            for name, flow in empty_flow(values, consume).items()
         }
 
     circuit.empty_flow = polluted

@@ -8,6 +8,7 @@ import torch
 import einet
 from einet.data.batch import Batch
 from einet.layers.leaf_flow import LeafFlow
+from einet.layers.tree import LinearTree
 from tests.kernels.triton.leaf_check import interpreted
 from tests.layers.test_tree import BUSHY, CHAIN, hidden_tree
 from tests.twins import Twins, engine
@@ -22,6 +23,7 @@ ROOMY = hidden_tree([0, 1, 1, 1, 1, 2, 2, 2, 2])
 def test_every_leaf_has_a_row(graph: einet.RegionGraph):
     circuit = einet.Einet(graph, einet.Bernoulli(), 3, sums="linear").circuit
     shared, (tree,) = circuit._shared, circuit.trees
+    assert isinstance(tree, LinearTree)
     assert shared is not None
     root = circuit.sum_layers[-1].sources()
     for leaf, row in enumerate(shared.leaf_rows.tolist()):

@@ -41,7 +41,7 @@ def test_text_of_several_columns_stays_in_its_column():
     frame = pd.DataFrame({"one": words, "n": _HALF, "two": words.iloc[::-1].tolist()})
     table = Table.of(frame)
     back = table.decode(table.encode(frame))
-    pd.testing.assert_frame_equal(back[["one", "two"]], frame[["one", "two"]])
+    pd.testing.assert_frame_equal(back.loc[:, ["one", "two"]], frame.loc[:, ["one", "two"]])
     # One column changes without the other.
     back.loc[0, "one"] = "b"
     assert back["two"].tolist()[1:] == frame["two"].tolist()[1:]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import einet
-from einet.tables import cell_surprise
+from einet.tables import TableWarning, cell_surprise
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_the_same_as_without_the_cell(model: einet.TableModel, copies: int):
 def test_impossible_cells(model: einet.TableModel):
     """A number beyond its bounds is infinitely surprising; the others of its row are not."""
     frame = pd.DataFrame({"job": ["clerk"], "gain": [-5.0], "hours": [38.0]})
-    with pytest.warns(einet.tables.TableWarning, match="beyond its bounds"):
+    with pytest.warns(TableWarning, match="beyond its bounds"):
         found = cell_surprise(model, frame)
     assert found["gain"][0] == np.inf
     assert np.isfinite([found["job"][0], found["hours"][0]]).all()

@@ -177,7 +177,7 @@ class TablePosterior:
 
     def _within_seen(self, z: np.ndarray) -> np.ndarray:
         """Draws of columns without events, within what was seen of them."""
-        asked = {variable for events in self.events for variable in events}
+        asked = {variable for piece in self.pieces for variable in piece.events}
         parts = []
         for name in self.table.modelled:
             where = self.table.variables(name)
