@@ -501,3 +501,33 @@ class TestErrors:
         x[3, 0] = 0.5
         with pytest.raises(ValueError, match=r"x\[3, 0\] is 0.5, outside the support"):
             Prior(leaves=1.0).pseudo_counts(model, x)
+
+
+@pytest.mark.parametrize(("leaves", "states"), [(0.5, 3.0), (0.0, 2.0), (4.0, 0.0)])
+def test_leaves_over_states_may_have_a_pseudo_count_of_their_own(leaves: float, states: float):
+    model, x = mixed()
+    counts = Prior(leaves=leaves, states=states).pseudo_counts(model, x).leaves
+    of_leaves = Prior(leaves=1.0).pseudo_counts(model, x).leaves
+    assert counts is not None
+    assert of_leaves is not None
+    for block in model.leaf.leaf_blocks:
+        is_state = isinstance(block.family, einet.Bernoulli | einet.Categorical)
+        got, one, times = counts.of(block), of_leaves.of(block), states if is_state else leaves
+        torch.testing.assert_close(got.total, times * one.total)
+        torch.testing.assert_close(got.weighted, times * one.weighted)
+    assert Prior(leaves=0.0, states=0.0).flat
+    assert not Prior(leaves=0.0, states=1.0).flat
+    assert Prior(states=1.0).settings() != Prior().settings()
+    with pytest.raises(ValueError, match="states must be a finite number of at least 0"):
+        Prior(states=-1.0)
+
+
+def test_em_with_a_pseudo_count_of_states_never_lowers_the_posterior():
+    model, x = mixed(shift=2)
+    counts = Prior(sums=1.0, leaves=0.1, states=5.0).pseudo_counts(model, x)
+    before = -math.inf
+    for _ in range(4):
+        now = float(model.log_prob(x).sum() + counts.log_density(model))
+        assert now >= before - 1e-9
+        before = now
+        model.m_step(model.e_step(x), prior=counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ __all__ = ["Recipe", "learn", "recipe_for", "refine"]
 
 # So many rows are enough to set leaves by.
 _FIRST_ROWS = 5000
+# How fast classes are refined, and how many cells of a row are hidden from it at most.
+_RATE, _MOST_HOLES = 0.02, 0.6
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ def learn(
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
+    weights: Float[np.ndarray, " rows"] | None = None,
+    valid_rows: Int[np.ndarray, " valid"] | None = None,
 ) -> tuple[Einet, History]:
     """A hidden tree that has learnt from encoded rows, in float64.
 
@@ -94,20 +99,25 @@ def learn(
         seed: Seed of all that is random.
         device: Where to learn; a GPU if there is one, by default.
         progress: Whether to show a progress bar.
+        weights: How often each row counts; once by default.
+        valid_rows: The rows to validate on; drawn at random by default.
     """
     if not table.num_variables:
         raise ValueError("frame must have a column that there is something to learn from, got none")
     seed, recipe = as_seed(seed), recipe_for(len(z), num_sums, epochs)
-    graph = column_tree(table, z, labels)
+    # The tree and the first leaves count rows one by one: those are drawn as often as they weigh.
+    drawn = np.arange(len(z)) if weights is None else _drawn(weights, seed)
+    graph = column_tree(table, z[drawn], None if labels is None else labels[drawn])
     model = Einet(
         graph, table.families(), recipe.num_sums, sums="linear", num_classes=num_classes, seed=seed
     )
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    train, valid = split(len(z), recipe.validation, seed)
+    train, valid = _parts(len(z), recipe.validation, seed, valid_rows)
     rows = torch.from_numpy(z)
-    some = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    first = rows[train[some[:_FIRST_ROWS]]]
+    among = train if weights is None else torch.from_numpy(drawn[np.isin(drawn, train)])
+    some = torch.randperm(len(among), generator=torch.Generator().manual_seed(seed))
+    first = rows[among[some[:_FIRST_ROWS]]]
     # From random weights latent variables of neighbours would settle on different meanings.
     generator = torch.Generator().manual_seed(seed)
     by = torch.from_numpy(features_of(table, first.numpy()))
@@ -124,6 +134,7 @@ def learn(
         valid_labels=None if known is None or not len(valid) else known[valid],
         epochs=recipe.epochs, batch_size=recipe.batch_size, optimizer=optimizer,
         patience=recipe.patience if len(valid) else None, seed=seed, progress=progress,
+        weights=None if weights is None else torch.from_numpy(weights)[train],
     )  # fmt: skip
     return model.double(), history
 
@@ -136,40 +147,62 @@ def refine(
     epochs: int | None = None,
     seed: int = 0,
     progress: bool = False,
+    weights: Float[np.ndarray, " rows"] | None = None,
+    valid_rows: Int[np.ndarray, " valid"] | None = None,
 ) -> History | None:
     """Go on with log p(class | row) as the objective, where validation rows gain by it.
+
+    What counts is the mean over validation rows as they are, with 30 % of their cells hidden,
+    and with 60 %.
 
     Args:
         model: A model with classes that has learnt to generate; it is changed in place.
         z, labels: The same rows as it has learnt from.
         epochs: The most epochs; chosen by the number of rows if not given.
-        seed, progress: As in :func:`learn`.
+        seed, progress, weights, valid_rows: As in :func:`learn`.
 
     Returns:
         The history, or None where too few rows are there to tell a gain by.
     """
     recipe = recipe_for(len(z), None, epochs)
-    train, valid = split(len(z), recipe.validation, seed)
+    train, valid = _parts(len(z), recipe.validation, seed, valid_rows)
     if not len(valid):
         return None
-    rows, known = torch.from_numpy(z), torch.from_numpy(labels)
     before = {name: value.clone() for name, value in model.state_dict().items()}
+    generator = np.random.default_rng(seed)
+    # Half of what is learnt from has holes, of some rows many: who asks will have holes as well.
+    some = _with_holes(z[train], generator.uniform(0, _MOST_HOLES, (len(train), 1)), generator)
+    rows = torch.from_numpy(np.concatenate([z[train], some]))
+    known = torch.from_numpy(labels)[train].repeat(2)
+    shares = (0.0, _MOST_HOLES / 2, _MOST_HOLES)
+    asked = torch.from_numpy(
+        np.concatenate([_with_holes(z[valid], share, generator) for share in shares])
+    )
+    answers = torch.from_numpy(labels)[valid].repeat(len(shares))
 
     def quality() -> float:
-        joint = model.log_prob(rows[valid], labels=known[valid])
-        return float((joint - model.log_prob(rows[valid])).mean())
+        joint = model.log_prob(asked, labels=answers)
+        return float((joint - model.log_prob(asked)).mean())
 
     at_first = quality()
-    rate = 0.01
     history = fit(
-        model, rows[train], rows[valid], labels=known[train], valid_labels=known[valid],
-        epochs=recipe.epochs, batch_size=recipe.batch_size, patience=recipe.patience, seed=seed,
-        optimizer=Gradient(torch.optim.Adam, lr=rate), objective="discriminative",
+        model, rows, asked, labels=known, valid_labels=answers, epochs=recipe.epochs,
+        # Rows are there twice, and gradients are less noisy than small batches would make them.
+        batch_size=int(np.clip(len(z) // 2, 100, 1000)), patience=recipe.patience, seed=seed,
+        optimizer=Gradient(torch.optim.Adam, lr=_RATE), objective="discriminative",
         initialize=False, hide=0.1, progress=progress,
+        weights=None if weights is None else torch.from_numpy(weights)[train].repeat(2),
     )  # fmt: skip
     if not quality() > at_first:
         model.load_state_dict(before)
     return history
+
+
+def _with_holes(
+    z: Float[np.ndarray, "rows variables"], share: Any, generator: np.random.Generator
+) -> Float[np.ndarray, "rows variables"]:
+    """The rows with this share of their cells hidden at random."""
+    return np.where(generator.random(z.shape) < share, np.nan, z)
 
 
 def features_of(
@@ -203,3 +236,21 @@ def split(
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
     count = round(share * rows)
     return order[count:].sort().values, order[:count].sort().values
+
+
+def _parts(
+    rows: int, share: float, seed: int, valid_rows: Int[np.ndarray, " valid"] | None
+) -> tuple[Int[torch.Tensor, " train"], Int[torch.Tensor, " valid"]]:
+    """Rows to learn from and rows to validate on, the latter as given or drawn at random."""
+    if valid_rows is None:
+        return split(rows, share, seed)
+    rest = np.setdiff1d(np.arange(rows), valid_rows)
+    return torch.from_numpy(rest), torch.from_numpy(np.sort(valid_rows).astype(np.int64))
+
+
+def _drawn(weights: Float[np.ndarray, " rows"], seed: int) -> Int[np.ndarray, " rows"]:
+    """As many rows as there are, ascending, each as often as it weighs or one more or less."""
+    start = np.random.default_rng(seed).random()
+    ends = np.cumsum(weights / weights.sum()) * len(weights)
+    places = np.searchsorted(ends, np.arange(len(weights)) + start, side="right")
+    return np.minimum(places, len(weights) - 1)

@@ -15,6 +15,7 @@ from einet.learning.history import History
 from einet.models.base import Model
 from einet.models.record import FormatError
 from einet.storage import load, load_metadata
+from einet.tables.averaging import average, members_for
 from einet.tables.evidence import as_evidence
 from einet.tables.frames import as_frame
 from einet.tables.learning import learn
@@ -81,6 +82,8 @@ class TableModel:
         seed: int = 0,
         device: torch.device | str | None = None,
         progress: bool = False,
+        members: int | None = 1,
+        weights: Float[np.ndarray, " rows"] | None = None,
     ) -> TableModel:
         """Learn a model of a data frame: its schema, a tree of its columns, and parameters.
 
@@ -93,14 +96,25 @@ class TableModel:
             seed: Seed of all that is random.
             device: Where to learn; a GPU if there is one, by default. The model ends up on the CPU.
             progress: Whether to show a progress bar.
+            members: How many models to average, each learnt without a part of the rows: it costs as
+                many times the time, in learning and in answers, and is worth it where rows are few.
+                By their number if None.
+            weights: How often each row counts; once by default.
         """
         table = frame_table(frame, columns)
-        z = table.encode(frame, strange="ignore", seed=seed)
-        model, history = learn(
-            table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device, progress=progress
-        )
-        answer = cls(model.cpu(), table)
-        answer.history = history
+        rows, histories = len(as_frame(frame)[0]), []
+
+        def member(seed: int, valid_rows: Any) -> Any:
+            z = table.encode(frame, strange="ignore", seed=seed)
+            model, history = learn(
+                table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device,
+                progress=progress, weights=weights, valid_rows=valid_rows,
+            )  # fmt: skip
+            histories.append(history)
+            return model.cpu()
+
+        answer = cls(average(members_for(rows, members), rows, seed, member), table)
+        answer.history = histories[0]
         return answer
 
     # -- questions -------------------------------------------------------------------------------

@@ -10,8 +10,11 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from einet._checks import as_number
+from einet.tables.cells import CellType
 from einet.tables.estimators.base import TableEstimator
+from einet.tables.frames import build_frame, usable_backend
 from einet.tables.model import TableModel
+from einet.tables.surprise import cell_surprise
 
 __all__ = ["EinetOutlierDetector"]
 
@@ -27,19 +30,20 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
     column cannot hold makes a row an outlier for certain.
 
     Args:
-        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`; without
-            ``num_sums``, K is 8.
+        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`;
+            without ``num_sums``, K is 8.
         contamination: The share of training rows that are taken for outliers, at most ½.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
-        >>> detector = EinetOutlierDetector(random_state=0, epochs=5).fit(x)
+        >>> detector = EinetOutlierDetector(random_state=0, epochs=5, members=1).fit(x)
         >>> detector.predict([[0.0, 0.0], [9.0, -9.0]])
         array([ 1, -1])
     """
 
     model_: TableModel
     offset_: float
+    _kept = ("offset_",)
 
     def __init__(
         self,
@@ -49,16 +53,18 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         random_state: Any = None,
         device: Any = None,
         contamination: Any = 0.1,
+        members: Any = None,
     ) -> None:
-        super().__init__(columns, num_sums, epochs, random_state, device)
+        super().__init__(columns, num_sums, epochs, random_state, device, members)
         self.contamination = contamination
 
-    def fit(self, X: Any, y: Any = None) -> EinetOutlierDetector:
-        """Learn from rows; ``y`` is ignored."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetOutlierDetector:
+        """Learn from rows, each of which counts as often as it weighs; ``y`` is ignored."""
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
-        self.model_ = self._fit_model(data, _NUM_SUMS)
-        scores = self._scores(data)
+        some, weights = self._weighted(data, sample_weight)
+        self.model_ = self._fit_model(some, weights, _NUM_SUMS)
+        scores = self._scores(some)
         self.offset_ = float(np.percentile(scores, 100 * share))
         return self
 
@@ -74,6 +80,22 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """1 for inliers, −1 for outliers."""
         return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def surprise(self, X: Any) -> Any:
+        r"""Why a row is an outlier: :math:`-\log p(x_j \mid x_{-j})` of every cell, in nats.
+
+        The larger, the less does a cell suit the others of its row. Rows and columns are those of
+        ``X``, as a frame or an array; missing cells, constants and identifiers have NaN.
+        """
+        check_is_fitted(self)
+        data = self._checked(X, reset=False)
+        cells = cell_surprise(self.model_, data)
+        nothing = np.full(len(data), np.nan)
+        columns = {name: cells.get(str(name), nothing) for name in self.model_.table.names}
+        kind = CellType("Float64", "float64")
+        parts = [(name, column, kind) for name, column in columns.items()]
+        frame = build_frame(parts, usable_backend(self.model_.table.backend), len(data))
+        return frame.set_axis(data.index, axis=0) if hasattr(frame, "set_axis") else frame
 
     def _scores(self, data: Any) -> np.ndarray:
         table = self.model_.table
