@@ -92,7 +92,7 @@ class TableEstimator(BaseEstimator):
         Raises:
             FormatError: The file is no such estimator, or damaged.
         """
-        state = load_metadata(path).get(_KEY)
+        state: Any = load_metadata(path).get(_KEY)
         name = state.get("name") if isinstance(state, dict) else None
         if name != cls.__name__:
             what = "a model without an estimator" if name is None else f"of an {name!s:.40}"
@@ -118,13 +118,11 @@ class TableEstimator(BaseEstimator):
         for name in self._kept:
             setattr(self, name, state[name])
 
-    def _fit_model(
-        self, frame: Any, weights: np.ndarray | None, num_sums: int | None = None
-    ) -> TableModel:
+    def _fit_model(self, frame: Any, weights: np.ndarray | None) -> TableModel:
         return TableModel.fit(
             frame,
             self.columns,
-            num_sums=num_sums if self.num_sums is None else self.num_sums,
+            num_sums=self.num_sums,
             epochs=self.epochs,
             seed=seed_of(self.random_state),
             device=self.device,

@@ -10,6 +10,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from einet.learning.history import History
 from einet.tables.averaging import average, class_shares, members_for
 from einet.tables.estimators.base import TableEstimator, seed_of
 from einet.tables.learning import learn, refine
@@ -40,6 +41,8 @@ class EinetClassifier(ClassifierMixin, TableEstimator):
 
     model_: TableModel
     classes_: np.ndarray
+    #: How the last of the members was learnt.
+    history_: History
 
     def __init__(
         self,

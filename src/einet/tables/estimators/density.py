@@ -36,7 +36,8 @@ class EinetDensity(DensityMixin, TableEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetDensity:
         """Learn from rows, each of which counts as often as it weighs; ``y`` is ignored."""
         data = self._checked(X, reset=True, least=2)
-        self.model_ = self._fit_model(*self._weighted(data, sample_weight))
+        data, weights = self._weighted(data, sample_weight)
+        self.model_ = self._fit_model(data, weights)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetDensity:

@@ -52,7 +52,8 @@ class EinetImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetImputer:
         """Learn from rows with holes, each counted as often as it weighs; ``y`` is ignored."""
         data = self._checked(X, reset=True, least=2)
-        self.model_ = self._fit_model(*self._weighted(data, sample_weight))
+        data, weights = self._weighted(data, sample_weight)
+        self.model_ = self._fit_model(data, weights)
         return self
 
     def transform(self, X: Any) -> Any:

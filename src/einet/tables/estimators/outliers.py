@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,28 +11,26 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from einet._checks import as_number
+from einet.families import Gaussian
 from einet.tables.cells import CellType
 from einet.tables.estimators.base import TableEstimator
-from einet.tables.frames import build_frame, usable_backend
+from einet.tables.frames import as_frame, build_frame, usable_backend
 from einet.tables.model import TableModel
 from einet.tables.surprise import cell_surprise
 
 __all__ = ["EinetOutlierDetector"]
 
-# With more states, rare rows would have some of their own, and be probable.
-_NUM_SUMS = 8
-
 
 class EinetOutlierDetector(OutlierMixin, TableEstimator):
     """Rows are outliers where the density of their known cells is low.
 
-    It is the density on the model's own scale, on which every column of numbers looks normal: units
-    do not matter, nor how finely a column resolves where most of its numbers lie. A number that its
-    column cannot hold makes a row an outlier for certain.
+    Each column of numbers counts in a unit of its own, in which the log density of its cells would
+    be the same on average if they were normal: neither the units of a table matter, nor that some
+    columns hold states, which have probabilities instead. A number that its column cannot hold
+    makes a row an outlier for certain. :meth:`surprise` says which cells it is due to.
 
     Args:
-        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`;
-            without ``num_sums``, K is 8.
+        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`.
         contamination: The share of training rows that are taken for outliers, at most ½.
 
     Example:
@@ -43,7 +42,9 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
 
     model_: TableModel
     offset_: float
-    _kept = ("offset_",)
+    #: What the log density of a column's numbers is counted from, by column.
+    units_: list[float]
+    _kept = ("offset_", "units_", "contamination")
 
     def __init__(
         self,
@@ -63,13 +64,14 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
         some, weights = self._weighted(data, sample_weight)
-        self.model_ = self._fit_model(some, weights, _NUM_SUMS)
+        self.model_ = self._fit_model(some, weights)
+        self.units_ = [float(np.mean(slopes[np.isfinite(slopes)])) for slopes in self._slopes(some)]
         scores = self._scores(some)
         self.offset_ = float(np.percentile(scores, 100 * share))
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p of the known cells of each row, on the model's scale: the lower, the stranger."""
+        """log p of the known cells of each row, in the columns' units: the lower, the stranger."""
         check_is_fitted(self)
         return self._scores(self._checked(X, reset=False))
 
@@ -98,7 +100,18 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         return frame.set_axis(data.index, axis=0) if hasattr(frame, "set_axis") else frame
 
     def _scores(self, data: Any) -> np.ndarray:
-        table = self.model_.table
-        z = torch.from_numpy(table.encode(data, strange="ignore"))
+        z = torch.from_numpy(self.model_.table.encode(data, strange="ignore"))
         scores = self.model_.model.log_prob(z).double().cpu().numpy()
-        return np.where(np.isfinite(table.log_density_change(data)), scores, -np.inf)
+        for slopes, unit in zip(self._slopes(data), self.units_, strict=True):
+            scores = scores + np.where(np.isnan(slopes), 0.0, slopes - unit)
+        return scores
+
+    def _slopes(self, data: Any) -> Iterator[np.ndarray]:
+        """log dz/dx of each column that may hold numbers; NaN for other cells, −∞ beyond bounds."""
+        table, frame = self.model_.table, as_frame(data)[0]
+        z = table.encode(frame, strange="ignore")
+        for position, name in enumerate(table.names):
+            variables = table.variables(name)
+            if len(variables) and isinstance(table.coding(name).families()[-1], Gaussian):
+                change = table.log_density_change(frame.select(frame.columns[position]))
+                yield np.where(np.isnan(z[:, variables[-1]]), np.nan, change)
