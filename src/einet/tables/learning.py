@@ -22,7 +22,7 @@ from einet.models.einet import Einet
 from einet.tables.schema import Table
 from einet.tables.structure import column_tree
 
-__all__ = ["Recipe", "learn", "recipe_for", "refine"]
+__all__ = ["Recipe", "learn", "prior_for", "recipe_for", "refine"]
 
 # So many rows are enough to set leaves by.
 _FIRST_ROWS = 5000
@@ -67,11 +67,32 @@ def recipe_for(rows: int, num_sums: int | None = None, epochs: int | None = None
         epochs=int(np.clip(400_000 // max(rows, 1), 12, 60))
         if epochs is None
         else as_int("epochs", epochs, minimum=1),
-        batch_size=int(np.clip(rows // 10, 50, 1000)),
+        # A small batch costs as much as one of two hundred rows, and is noisier.
+        batch_size=int(np.clip(max(rows // 10, min(rows // 4, 250)), 50, 1000)),
         # Long steps come first, and it is the short ones after them that settle.
         patience=15,
         validation=0.1 if rows >= 100 else 0.0,
     )
+
+
+def prior_for(rows: int, with_classes: bool = False) -> Prior:
+    """The pseudo-counts that suit so many rows.
+
+    At most one row for the weights of each sum, so that none is ever 0, and a thirtieth of that for
+    each leaf: more would make leaves too wide for columns that nearly determine one another, as
+    many rows show them to do. Classes are told apart by states that few rows of a class have: such
+    models count two rows at each.
+
+    Args:
+        rows: How many there are to learn from.
+        with_classes: Whether the model shall tell classes apart.
+
+    Example:
+        >>> [prior_for(rows).sums for rows in (300, 1000, 30_000)]
+        [1.0, 0.3, 0.1]
+    """
+    sums = float(np.clip(300 / max(rows, 1), 0.1, 1.0))
+    return Prior(sums, sums / 30, 2.0 if with_classes else None)
 
 
 def learn(
@@ -124,10 +145,7 @@ def learn(
     initialize_from_clusters(model, model.as_batch(first, device=None), generator, by)
     model.initialized = True
     known = None if labels is None else torch.from_numpy(labels)
-    # One row for the weights of each sum: none is ever 0. A tenth of one for each leaf: more would
-    # make leaves of few rows too wide for columns that nearly determine one another.
-    prior = Prior(sums=1.0, leaves=0.1)
-    optimizer = StochasticEM(cosine(0.5, 0.02), prior)
+    optimizer = StochasticEM(cosine(0.5, 0.02), prior_for(len(z), labels is not None))
     history = fit(
         model, rows[train], rows[valid] if len(valid) else None, device=device,
         labels=None if known is None else known[train],
