@@ -118,11 +118,13 @@ class TableEstimator(BaseEstimator):
         for name in self._kept:
             setattr(self, name, state[name])
 
-    def _fit_model(self, frame: Any, weights: np.ndarray | None) -> TableModel:
+    def _fit_model(
+        self, frame: Any, weights: np.ndarray | None, num_sums: int | None = None
+    ) -> TableModel:
         return TableModel.fit(
             frame,
             self.columns,
-            num_sums=self.num_sums,
+            num_sums=num_sums if self.num_sums is None else self.num_sums,
             epochs=self.epochs,
             seed=seed_of(self.random_state),
             device=self.device,

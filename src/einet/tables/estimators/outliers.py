@@ -20,17 +20,21 @@ from einet.tables.surprise import cell_surprise
 
 __all__ = ["EinetOutlierDetector"]
 
+# With more states, rare rows would have some of their own, and be probable.
+_NUM_SUMS = 8
+
 
 class EinetOutlierDetector(OutlierMixin, TableEstimator):
     """Rows are outliers where the density of their known cells is low.
 
-    Each column of numbers counts in a unit of its own, in which the log density of its cells would
-    be the same on average if they were normal: neither the units of a table matter, nor that some
-    columns hold states, which have probabilities instead. A number that its column cannot hold
-    makes a row an outlier for certain. :meth:`surprise` says which cells it is due to.
+    Each column of numbers counts in a unit of its own, in which numbers lie about as close to one
+    another, on average, as they do on the model's scale. So a density does not depend on the units
+    of the table, and can be weighed against the probability of a state. A number that its column
+    cannot hold makes a row an outlier for certain. :meth:`surprise` says which cells it is due to.
 
     Args:
-        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`.
+        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`;
+            without ``num_sums``, K is 8.
         contamination: The share of training rows that are taken for outliers, at most ½.
 
     Example:
@@ -64,7 +68,7 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
         some, weights = self._weighted(data, sample_weight)
-        self.model_ = self._fit_model(some, weights)
+        self.model_ = self._fit_model(some, weights, _NUM_SUMS)
         self.units_ = [float(np.mean(slopes[np.isfinite(slopes)])) for slopes in self._slopes(some)]
         scores = self._scores(some)
         self.offset_ = float(np.percentile(scores, 100 * share))
