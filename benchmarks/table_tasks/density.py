@@ -3,7 +3,8 @@
 ``density`` has all columns of mixed tables, beside independent columns and one Chow–Liu tree. For
 the continuous tables it has the quantities alone too, without rows that have holes and spread over
 the steps they were rounded to, beside a mixture of Gaussians with as many components, of full
-covariance, as suit validation rows best.
+covariance, as suit validation rows best. einet is an average of as many models as suit the number
+of rows.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def measure(
     if method != "mixture":
         began = time.perf_counter()
         if method == "einet":
-            model = einet.TableModel.fit(train, seed=seed, device=device)
+            model = einet.TableModel.fit(train, seed=seed, device=device, members=None)
             schema = model.table
         else:
             schema = einet.Table.of(train)
@@ -66,7 +67,7 @@ def _of_quantities(train: Any, test: Any, method: str, seed: int, device: str) -
     began = time.perf_counter()
     if method == "einet":
         kinds = dict.fromkeys(names, "continuous")
-        model = einet.TableModel.fit(train, kinds, seed=seed, device=device)
+        model = einet.TableModel.fit(train, kinds, seed=seed, device=device, members=None)
         scores = model.log_prob(test)
     else:
         scores = _mixture(train.to_numpy(), test.to_numpy(), seed)

@@ -147,7 +147,7 @@ def _einet(
     import einet
 
     began = time.perf_counter()
-    model = einet.TableModel.fit(first, seed=seed, device=device)
+    model = einet.TableModel.fit(first, seed=seed, device=device, members=None)
     posterior = model.given(last)
     filled = posterior.impute("mean")
     seconds = time.perf_counter() - began

@@ -503,27 +503,31 @@ class TestErrors:
             Prior(leaves=1.0).pseudo_counts(model, x)
 
 
-@pytest.mark.parametrize("leaves", [0.0, 0.5])
-def test_categories_have_a_pseudo_count_of_their_own(leaves: float):
+@pytest.mark.parametrize(("leaves", "states"), [(0.5, 3.0), (0.0, 2.0), (4.0, 0.0)])
+def test_leaves_over_states_may_have_a_pseudo_count_of_their_own(leaves: float, states: float):
     model, x = mixed()
-    both = Prior(leaves=leaves, categories=3.0).pseudo_counts(model, x).leaves
+    counts = Prior(leaves=leaves, states=states).pseudo_counts(model, x).leaves
+    of_leaves = Prior(leaves=1.0).pseudo_counts(model, x).leaves
+    assert counts is not None
+    assert of_leaves is not None
     for block in model.leaf.leaf_blocks:
-        count = 3.0 if isinstance(block.family, einet.Categorical) else leaves
-        assert both is not None
-        found = both.of(block)
-        if count == 0:
-            assert found.total.count_nonzero() == found.weighted.count_nonzero() == 0
-            continue
-        alone = Prior(leaves=count).pseudo_counts(model, x).leaves
-        assert alone is not None
-        torch.testing.assert_close(found.total, alone.of(block).total)
-        torch.testing.assert_close(found.weighted, alone.of(block).weighted)
+        is_state = isinstance(block.family, einet.Bernoulli | einet.Categorical)
+        got, one, times = counts.of(block), of_leaves.of(block), states if is_state else leaves
+        torch.testing.assert_close(got.total, times * one.total)
+        torch.testing.assert_close(got.weighted, times * one.weighted)
+    assert Prior(leaves=0.0, states=0.0).flat
+    assert not Prior(leaves=0.0, states=1.0).flat
+    assert Prior(states=1.0).settings() != Prior().settings()
+    with pytest.raises(ValueError, match="states must be a finite number of at least 0"):
+        Prior(states=-1.0)
 
 
-def test_the_pseudo_count_of_categories_is_told_and_checked():
-    assert Prior(leaves=1.0).settings() == {"sums": 0.0, "leaves": 1.0}
-    assert Prior(categories=2).settings()["categories"] == 2.0
-    assert not Prior(categories=2).flat
-    assert Prior(categories=0).flat
-    with pytest.raises(ValueError, match="categories must be a finite number"):
-        Prior(categories=-1.0)
+def test_em_with_a_pseudo_count_of_states_never_lowers_the_posterior():
+    model, x = mixed(shift=2)
+    counts = Prior(sums=1.0, leaves=0.1, states=5.0).pseudo_counts(model, x)
+    before = -math.inf
+    for _ in range(4):
+        now = float(model.log_prob(x).sum() + counts.log_density(model))
+        assert now >= before - 1e-9
+        before = now
+        model.m_step(model.e_step(x), prior=counts)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einet import Table, TableModel
-from einet.tables.learning import learn, recipe_for
+from einet.tables.learning import learn, prior_for, recipe_for
 
 
 @given(rows=st.integers(0, 10**7), on_gpu=st.booleans())
@@ -17,12 +17,14 @@ def test_a_recipe_is_within_its_bounds(rows: int, on_gpu: bool):
     assert recipe.num_sums >= recipe_for(rows).num_sums
     assert 12 <= recipe.epochs <= 60
     assert recipe.validation == (0.1 if rows >= 100 else 0.0)
-    assert 0 < recipe.prior.sums <= 1
-    assert 0 < recipe.prior.leaves <= 0.1
+    for with_classes in (False, True):
+        prior = prior_for(rows, with_classes)
+        assert 0 < prior.sums <= 1
+        assert 0 < prior.leaves <= 0.1
 
 
 def test_more_rows_need_less_of_a_prior():
-    few, many = recipe_for(500).prior, recipe_for(50_000).prior
+    few, many = prior_for(500), prior_for(50_000)
     assert many.sums < few.sums
     assert many.leaves < few.leaves
 

@@ -125,7 +125,8 @@ class LeafPrior:
 
     This is the conjugate prior :math:`\exp(\beta\,(\theta^\top\phi_0 - A(\theta)))`, β being
     ``count``. ``centres[group][v]`` holds φ₀ of a variable with a 1 behind it, or zeros throughout
-    for one that was never observed, where the prior then has no say.
+    for one that was never observed, where the prior then has no say. Of states it may be a multiple
+    of that: so many times ``count``.
     """
 
     count: float | Tensor

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from einet._checks import check_choice
 from einet.data.batch import Batch
+from einet.engine.root import join, log_sum
 from einet.learning.learner import Learner, Objective
 from einet.models.base import Model
+from einet.models.einet import Einet
 
 __all__ = ["check_objective", "objective_of", "row_weights", "weighted_mean"]
 
@@ -22,12 +24,16 @@ def objective_of(model: Model, batch: Batch, objective: Objective) -> Float[Tens
 
     For rows without a label the former is log p(x), and the latter 0: they say nothing of classes.
     """
-    joint = model.log_prob(batch)
     if objective == "generative":
-        return joint
+        return model.log_prob(batch)
     if batch.labels is None:
         raise ValueError("objective 'discriminative' is of labels, but these rows have none")
-    marginal = model.log_prob(replace(batch, labels=None))
+    if not isinstance(model, Einet):
+        raise TypeError(f"objective 'discriminative' is of an Einet, got {type(model).__name__}")
+    # One pass has log p(x | c) of all classes: the label's own, and their sum.
+    roots = model.class_roots(replace(batch, labels=None))
+    joint = log_sum(join(roots, model.log_class_prior, batch.labels))
+    marginal = log_sum(join(roots, model.log_class_prior))
     # Impossible rows have no classes; the difference of two infinities would be NaN.
     possible = (batch.labels >= 0) & (marginal > -torch.inf)
     return torch.where(possible, joint - torch.where(possible, marginal, 0.0), 0.0)

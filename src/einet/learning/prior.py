@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from torch import Tensor
 
 from einet._checks import shown
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts, leaf_centres
-from einet.families import Categorical
+from einet.families import Bernoulli, Categorical
 from einet.layers import FamilyGroup, LeafPrior
 from einet.models.base import Model
 
@@ -40,8 +42,9 @@ class Prior:
     Args:
         sums: α, the pseudo-count of each sum.
         leaves: β, the pseudo-count of each leaf density.
-        categories: β of leaves of the :class:`~einet.Categorical` family, where it is another one.
-            A further row makes a narrow Gaussian wide, while a category without any row needs one.
+        states: β of leaves over states (Bernoulli, Categorical), where it is another one. A state
+            that few rows reach needs some for states it has not met; a density about numbers is
+            widened by as many.
 
     Example:
         >>> import einet, torch
@@ -55,12 +58,12 @@ class Prior:
 
     sums: float | int = 0.0
     leaves: float | int = 0.0
-    categories: float | int | None = None
+    states: float | int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("sums", "leaves", "categories"):
+        for name in ("sums", "leaves", "states"):
             value = getattr(self, name)
-            if name == "categories" and value is None:
+            if name == "states" and value is None:
                 continue
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 <= value < math.inf:
@@ -76,12 +79,7 @@ class Prior:
     @property
     def flat(self) -> bool:
         """Whether it changes nothing."""
-        return self.sums == 0 and self._count == 0
-
-    @property
-    def _count(self) -> float:
-        """β of all leaves but categories, or theirs where the others have none."""
-        return float(self.leaves or self.categories or 0.0)
+        return self.sums == 0 and self.leaves == 0 and not self.states
 
     def pseudo_counts(
         self, model: Model, x: Any, observed: Any = None, *, weights: Any = None
@@ -95,20 +93,15 @@ class Prior:
         if not isinstance(model, Model):
             raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
         batch = model.as_batch(x, observed, weights=weights, allow_empty=False, device=None)
-        if self._count > 0 and not isinstance(x, Batch):
+        if (self.leaves > 0 or self.states) and not isinstance(x, Batch):
             model.check_support(batch, "x")
         return self.of_rows(model, [batch])
 
     def of_rows(self, model: Model, rows: Iterable[Batch]) -> PseudoCounts:
         """The same for all the training rows in parts, which have been checked."""
-        if self._count > 0:
+        if self.leaves > 0 or self.states:
             centres, total = leaf_centres(model, rows)
-            # Components of a mixture share what they have in common.
-            scaled = {
-                group: centre if self._share(group) == 1 else centre * self._share(group)
-                for group, centre in centres.items()
-            }
-            leaves = LeafPrior(self._count, scaled)
+            leaves = self._of_leaves(centres)
         else:
             total = sum(float(len(b) if b.weights is None else b.weights.sum()) for b in rows)
             leaves = None
@@ -116,16 +109,21 @@ class Prior:
             raise ValueError("weights must not be 0 throughout")
         return PseudoCounts(float(self.sums) if self.sums > 0 else None, leaves, total)
 
-    def _share(self, group: FamilyGroup) -> float:
-        """β of a family's leaves by :attr:`_count`.
-
-        But for categories it is 1, or 0: kernels take φ₀ of a Gaussian as it is.
-        """
-        if self.categories is not None and isinstance(group.family, Categorical):
-            return float(self.categories) / self._count
-        return float(self.leaves > 0)
+    def _of_leaves(self, centres: Mapping[FamilyGroup, Tensor]) -> LeafPrior:
+        """β of every leaf: one number for all, and its multiples in what lies at each centre."""
+        if self.states is None:
+            return LeafPrior(float(self.leaves), centres)
+        count = float(self.leaves if self.leaves > 0 else self.states)
+        times = {True: self.states / count, False: self.leaves / count}
+        return LeafPrior(
+            count,
+            {
+                group: centre * times[isinstance(group.family, Bernoulli | Categorical)]
+                for group, centre in centres.items()
+            },
+        )
 
     def settings(self) -> dict[str, float]:
         """Plain values that tell this prior from others."""
-        plain = {"sums": float(self.sums), "leaves": float(self.leaves)}
-        return plain if self.categories is None else {**plain, "categories": float(self.categories)}
+        settings = {"sums": float(self.sums), "leaves": float(self.leaves)}
+        return settings if self.states is None else {**settings, "states": float(self.states)}

@@ -15,6 +15,7 @@ from einet.learning.history import History
 from einet.models.base import Model
 from einet.models.record import FormatError
 from einet.storage import load, load_metadata
+from einet.tables.averaging import average, members_for
 from einet.tables.evidence import as_evidence
 from einet.tables.frames import as_rows
 from einet.tables.learning import learn, recipe_for, split
@@ -60,7 +61,8 @@ class TableModel:
 
     #: How the model was learnt; None for one that was not, or came from a file.
     history: History | None = None
-    #: The rows that it was validated on rather than learnt from, ascending; None as above.
+    #: The rows that it was validated on rather than learnt from, ascending; None as above, and for
+    #: an average of several models.
     validation_rows: Int[np.ndarray, " valid"] | None = None
     _source: TableSource | None = None
 
@@ -86,6 +88,8 @@ class TableModel:
         seed: int = 0,
         device: torch.device | str | None = None,
         progress: bool = False,
+        members: int | None = 1,
+        weights: Float[np.ndarray, " rows"] | None = None,
     ) -> TableModel:
         """Learn a model of a data frame: its schema, a tree of its columns, and parameters.
 
@@ -101,17 +105,31 @@ class TableModel:
             seed: Seed of all that is random.
             device: Where to learn; a GPU if there is one, by default. The model ends up on the CPU.
             progress: Whether to show a progress bar.
+            members: How many models to average, each learnt without a part of the rows: it costs as
+                many times the time, in learning and in answers, and is worth it where rows are few.
+                By their number if None.
+            weights: How often each row counts; once by default.
         """
         table = frame_table(frame, columns)
-        z = table.encode(frame, strange="ignore", seed=seed)
-        model, history = learn(
-            table, z, num_sums=num_sums, epochs=epochs, validation=validation, seed=seed,
-            device=device, progress=progress,
-        )  # fmt: skip
-        answer = cls(model.cpu(), table)
-        answer.history = history
-        share = recipe_for(len(z), num_sums, epochs).validation
-        answer.validation_rows = split(len(z), share, seed)[1].numpy()
+        rows, histories = len(as_rows(frame)[0]), []
+        count = members_for(rows, members)
+
+        def member(seed: int, valid_rows: Any) -> Any:
+            z = table.encode(frame, strange="ignore", seed=seed)
+            model, history = learn(
+                table, z, num_sums=num_sums, epochs=epochs, validation=validation, seed=seed,
+                device=device, progress=progress, weights=weights,
+                valid_rows=valid_rows if validation is None else None,
+            )  # fmt: skip
+            histories.append(history)
+            return model.cpu()
+
+        answer = cls(average(count, rows, seed, member), table)
+        answer.history = histories[0]
+        if count == 1:
+            # Of several members each has learnt from rows that another was validated on.
+            share = recipe_for(rows, num_sums, epochs, validation=validation).validation
+            answer.validation_rows = split(rows, share, seed)[1].numpy()
         return answer
 
     # -- questions -------------------------------------------------------------------------------

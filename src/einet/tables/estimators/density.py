@@ -19,7 +19,7 @@ class EinetDensity(DensityMixin, TableEstimator):
     """A model of all columns together: densities, marginals, conditionals and samples.
 
     Args:
-        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`.
 
     Example:
         >>> import pandas
@@ -33,22 +33,25 @@ class EinetDensity(DensityMixin, TableEstimator):
 
     model_: TableModel
 
-    def fit(self, X: Any, y: Any = None) -> EinetDensity:
-        """Learn from rows; ``y`` is ignored."""
-        self.model_ = self._fit_model(self._checked(X, reset=True, least=2))
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetDensity:
+        """Learn from rows, each of which counts as often as it weighs; ``y`` is ignored."""
+        data = self._checked(X, reset=True, least=2)
+        data, weights = self._weighted(data, sample_weight)
+        self.model_ = self._fit_model(data, weights)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> EinetDensity:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetDensity:
         """Learn from more rows: one step of stochastic EM, with the schema of the first rows.
 
         The first call is :meth:`fit`. Each further one moves the parameters a tenth of the way to
         those that suit its rows alone.
         """
         if not hasattr(self, "model_"):
-            return self.fit(X)
-        data = self._checked(X, reset=False)
+            return self.fit(X, sample_weight=sample_weight)
+        data, weights = self._weighted(self._checked(X, reset=False), sample_weight)
         z = self.model_.table.encode(data, seed=seed_of(self.random_state))
-        self.model_.model.em_step(torch.from_numpy(z), step_size=0.1)
+        some = None if weights is None else torch.from_numpy(weights)
+        self.model_.model.em_step(torch.from_numpy(z), weights=some, step_size=0.1)
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:

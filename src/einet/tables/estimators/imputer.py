@@ -19,7 +19,7 @@ class EinetImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """Fill missing cells by their expectations, most probable values or draws.
 
     Args:
-        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`.
         method: ``"mean"``, ``"median"``, ``"mode"`` or ``"sample"``; see
             :meth:`~einet.tables.TablePosterior.impute`. For multiple imputation ask
             :meth:`transform` several times with ``"sample"``: with ``random_state=None`` every
@@ -34,6 +34,7 @@ class EinetImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     """
 
     model_: TableModel
+    _kept = ("method",)
 
     def __init__(
         self,
@@ -43,14 +44,16 @@ class EinetImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         random_state: Any = None,
         device: Any = None,
         method: Any = "mean",
+        members: Any = None,
     ) -> None:
-        super().__init__(columns, num_sums, epochs, random_state, device)
+        super().__init__(columns, num_sums, epochs, random_state, device, members)
         self.method = method
 
-    def fit(self, X: Any, y: Any = None) -> EinetImputer:
-        """Learn from rows with holes; ``y`` is ignored."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetImputer:
+        """Learn from rows with holes, each counted as often as it weighs; ``y`` is ignored."""
         data = self._checked(X, reset=True, least=2)
-        self.model_ = self._fit_model(data)
+        data, weights = self._weighted(data, sample_weight)
+        self.model_ = self._fit_model(data, weights)
         return self
 
     def transform(self, X: Any) -> Any:

@@ -24,11 +24,12 @@ class EinetRegressor(RegressorMixin, TableEstimator):
     """E[target | features] with any features missing, and quantiles and intervals: all exact.
 
     Args:
-        columns, num_sums, epochs, random_state, device: See :class:`TableEstimator`.
+        columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`.
 
     Example:
         >>> x = np.linspace(0, 1, 200).reshape(-1, 1)
-        >>> regressor = EinetRegressor(random_state=0, epochs=10).fit(x, 3 * x[:, 0])
+        >>> regressor = EinetRegressor(random_state=0, epochs=10, members=1)
+        >>> regressor = regressor.fit(x, 3 * x[:, 0])
         >>> bool(abs(regressor.predict([[0.5]])[0] - 1.5) < 0.3)
         True
         >>> lower, upper = regressor.predict_interval([[0.5], [float("nan")]], mass=0.9)
@@ -38,8 +39,8 @@ class EinetRegressor(RegressorMixin, TableEstimator):
 
     model_: TableModel
 
-    def fit(self, X: Any, y: Any) -> EinetRegressor:
-        """Learn from rows and their targets, which are numbers."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EinetRegressor:
+        """Learn from rows and their targets, which are numbers; each counts as it weighs."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -50,7 +51,8 @@ class EinetRegressor(RegressorMixin, TableEstimator):
         assert_all_finite(target, input_name="y")
         if len(target) != len(data):
             raise ValueError(f"y must have as many rows as X, {len(data)}, got {len(target)}")
-        self.model_ = self._fit_model(self._frame(data, target))
+        data, weights, target = self._weighted(data, sample_weight, target)
+        self.model_ = self._fit_model(self._frame(data, target), weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
