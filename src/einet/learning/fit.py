@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -23,16 +24,19 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of
+from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.history import History
 from einet.learning.learner import Learner, Objective
-from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.loop import Loop
+from einet.learning.model_trainee import ModelTrainee
 from einet.learning.objective import check_objective
-from einet.learning.plain import as_count, as_fields
+from einet.learning.plain import as_count
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption, take_units
+from einet.learning.run_settings import settings_of
 from einet.learning.steps import generator_of
-from einet.learning.trainee import ModelTrainee, under
+from einet.learning.trainee import under
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
@@ -65,6 +69,7 @@ def fit(
     transform: Transform | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | None = None,
+    every: float | int | None = None,
     resume: bool = False,
     progress: bool = True,
 ) -> History:
@@ -112,11 +117,16 @@ def fit(
             given some rows as a tensor on the model's device. Queries expect what it returns.
         callbacks: A function, or several, called after each epoch with an
             :class:`~einet.EpochReport`, whose ``stop()`` ends the training.
-        checkpoint: A file for the state of the training, written every half a minute and at the
-            end, also after Ctrl-C. It replaces an earlier checkpoint, and no file of another kind.
-        resume: Whether to go on from the state in that file, where there is one. On a CPU the
-            result is the same, bit by bit, as if nothing had happened. A file that is damaged, or
-            of a run with other data, model or settings, is refused, and the model stays as it was:
+        checkpoint: A folder for the state of the training, which is written to a new file every
+            half a minute, in the middle of an epoch too, and at the end, also after Ctrl-C or
+            SIGTERM. The last two files are kept, and files of an earlier run replaced. Only one
+            run at a time may write to a folder. See ``docs/checkpoints.md``.
+        every: How many seconds lie between two files; 0 for one after every step. By default half
+            a minute, or more where writing would take longer than a hundredth of the time.
+        resume: Whether to go on from the state in that folder, where there is one. On a CPU the
+            result is the same, bit by bit, as if nothing had happened. A file that is damaged
+            gives way to the one before it, with a warning. One of a run with other data, model or
+            settings is refused, and the model stays as it was:
             ``epochs`` count among the settings, as schedules depend on them. Not compared are
             ``callbacks``, ``device``, ``progress``, ``initialize`` and the model's ``precision``;
             of ``transform`` what it makes of a few rows, of a schedule its values at many places,
@@ -154,7 +164,7 @@ def fit(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
         labels=labels, valid_labels=valid_labels, weights=weights,
     )  # fmt: skip
-    file = Checkpoint(checkpoint)
+    file = Checkpoint(checkpoint, every)
     if checkpoint is not None:
         file.settings = {
             **settings_of("fit", [model], rows, others, learner),
@@ -166,8 +176,10 @@ def fit(
             "patience": patience,
             "objective": objective,
         }
-    state = file.read() if resume else None
-    with Resumption(None if state is None else file.path, model) as resumption:
+    with ExitStack() as held:
+        held.enter_context(file)
+        state = file.read() if resume else None
+        resumption = held.enter_context(Resumption(file.good[-1] if state else None, model))
         if device is not None:
             model.to(device)
         model.remember(rows.columns)
@@ -177,13 +189,15 @@ def fit(
         first = 0
         if state is not None:
             with resumption.reading():
-                as_fields(state[0], "the state", ["phase", "loop", "trainee"])
-                first = as_count(state[0]["phase"], "phase", 0, 0 if last is None else 1)
+                first = as_count(state[0].get("phase"), "phase", 0, 0 if last is None else 1)
                 # Priors ask for the units of the leaves before the loop takes up its state.
                 take_units(model, under("last.", state[1]))
         steps = rows.steps(size)
         total = None if steps is None else (epochs + finish) * steps
-        with Interrupt() as interrupt, Bar(epochs + finish, total, progress) as bar:
+        with (
+            Interrupt(by_term=checkpoint is not None) as interrupt,
+            Bar(epochs + finish, total, progress) as bar,
+        ):
             watch = Watch(interrupt, bar)
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
@@ -206,10 +220,11 @@ def fit(
                             patience=phase.patience,
                             validated=others is not None,
                             histories=histories,
-                            after_epoch=[report_to(calls), *file.saver(number)],
+                            after_epoch=[report_to(calls)],
+                            saver=file.saver(number),
                         )
                         if state is not None:
-                            plain = {name: state[0][name] for name in ("loop", "trainee")}
+                            plain = {name: state[0][name] for name in state[0] if name != "phase"}
                             with resumption.reading():
                                 earlier = range(1, epochs + 1) if number else range(1)
                                 loop.load_state(plain, state[1], earlier)
@@ -217,8 +232,6 @@ def fit(
                             state = None
                         loop.run()
                         histories = loop.histories
-                        if checkpoint is not None:
-                            file.save(number, loop)
                     finally:
                         phase.learner.finish(model)
                     if histories[0].stopped in ("interrupted", "callback"):
