@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -230,76 +227,3 @@ def test_a_finished_run(x: Tensor, path: Path):
     with pytest.raises(ValueError, match="epochs was 2 and is 4"):
         fit(model, x, valid=x[:10], checkpoint=path, resume=True, **{**OPTIONS, "epochs": 4})
     assert same(model, numbers(whole))
-
-
-# -- killed ----------------------------------------------------------------------------------------
-
-# Processes that a test forks have the threads of pytest's workers to think of; this one has none.
-KILLED = """
-    import os, random, signal, sys, time
-    import torch, einet
-    from einet.clusters import training
-    torch.set_num_threads(1)
-    training._SECONDS_BETWEEN_COPIES = float(sys.argv[3])
-    graph = einet.random_trees(4, depth=1, replicas=2, seed=1)
-    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    options = dict(epochs=8, batch_size=20, progress=False)
-
-    def one():
-        return einet.Einet(graph, einet.Gaussian(), 2)
-
-    def clusters():
-        return einet.ClusteredEinet(graph, einet.Gaussian(), 2, num_clusters=2)
-
-    def of_fit(learner, **more):
-        return lambda model, **o: einet.fit(model, x, optimizer=learner(), **more, **options, **o)
-
-    adam = lambda: einet.Gradient(torch.optim.Adam, lr=0.01)
-    runs = {
-        "EM": (one, of_fit(lambda: einet.EM(einet.Prior(sums=1.0)))),
-        "stochastic EM": (one, of_fit(einet.StochasticEM, valid=x[:20], hide=0.1, finish=4)),
-        "Adam": (one, of_fit(adam, valid=x[:20])),
-        "clusters": (clusters, lambda model, **o: model.fit(x, finish=3, **options, **o)),
-        "together": (clusters, lambda model, **o: model.fit(x, together=2, **options, **o)),
-        "refine": (clusters, lambda model, **o: model.refine(x, **options, **o)),
-    }
-    random.seed(int(sys.argv[2]))
-    for name, (make, train) in runs.items():
-        path = os.path.join(sys.argv[1], name)
-        whole = make()
-        began = time.perf_counter()
-        train(whole)
-        seconds = time.perf_counter() - began
-        for attempt in range(2):
-            child = os.fork()
-            if not child:
-                train(make(), checkpoint=path, every=0, resume=attempt > 0)
-                os._exit(0)
-            time.sleep(random.uniform(0.0, 2.0 * seconds))
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-        model = make()
-        train(model, checkpoint=path, resume=True)
-        for key, value in whole.state_dict().items():
-            mine = model.state_dict()[key]
-            assert torch.equal(mine.nan_to_num(), value.nan_to_num()), (name, key)
-        left = [each for each in os.listdir(path) if not each.startswith("checkpoint-")]
-        assert left == ["lock"], left
-        assert len(os.listdir(path)) <= 3
-        print(name)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path):
-    words = [str(tmp_path), str(os.getpid()), "-1.0" if os.getpid() % 2 else "1e9"]
-    script = [sys.executable, "-c", textwrap.dedent(KILLED), *words]
-    source = Path(einet.__file__).parents[1]
-    done = subprocess.run(
-        script, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == [
-        "EM", "stochastic EM", "Adam", "clusters", "together", "refine",
-    ]  # fmt: skip

@@ -41,7 +41,7 @@ class RunLock:
         ...     with RunLock(folder):
         ...         pass
         Traceback (most recent call last):
-        BlockingIOError: [Errno 11] checkpoint: another run, process ..., writes to this folder...
+        BlockingIOError: ... checkpoint: another run, process ..., writes to this folder...
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
