@@ -297,6 +297,7 @@ class ClusterTraining:
             fill=model.device.type == "cuda" and learner.stackable,
         )
         trainee.cluster, trainee.size = number, len(rows)
+        trainee.rows_name = f"rows of cluster {number}"
         if self.checkpoint.path is not None:
             trainee.make_resumable()
         return trainee, learner
