@@ -7,9 +7,11 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import typer
 
 from einet.cli.console import as_device, say
 from einet.cli.table_files import check_files, new_figure, save_plot, say_json, spoken_warnings
+from einet.learning.checkpoint_file import remove_checkpoints
 from einet.tables import TableModel
 from einet.tables.plots import plot_training
 from einet.tables.reading import read_table
@@ -47,9 +49,14 @@ def fit(
     seed: int,
     device: str | None,
     as_json: bool,
+    checkpoint: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Learn a model of a table, and write it."""
-    check_files({"data": data}, plot=plot, model=output, force=force)
+    folder = checkpoint or output.with_name(f"{output.name}.checkpoint")
+    check_files({"data": data}, plot=plot, model=output, force=force, checkpoint=folder)
+    if folder.exists() and not resume:
+        say(f"{folder} of an earlier training is replaced; --resume would go on", err=True)
     kinds, where = as_columns(columns), as_device(device)
     frame = read_table(data, missing)
     start = perf_counter()
@@ -62,11 +69,17 @@ def fit(
             seed=seed,
             device=where,
             progress=True,
+            checkpoint=folder,
+            resume=resume,
         )
     seconds = perf_counter() - start
-    model.save(output)
     history = model.history
     assert history is not None
+    if history.stopped == "interrupted":
+        say(f"stopped; the same command with --resume goes on from {folder}", err=True)
+        raise typer.Exit(130)
+    model.save(output)
+    remove_checkpoints(folder)
     if plot is not None:
         figure = new_figure()
         plot_training(history, figure.subplots())

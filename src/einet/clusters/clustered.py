@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,14 +38,16 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of
+from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.loop import Callback, Loop, report_to
-from einet.learning.plain import as_count, as_fields
+from einet.learning.loop import Loop
+from einet.learning.plain import as_count
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption
+from einet.learning.run_settings import settings_of
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture, as_models
@@ -214,6 +217,7 @@ class ClusteredEinet(Mixture):
         device: torch.device | str | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
+        every: float | int | None = None,
         resume: bool = False,
         progress: bool = True,
     ) -> ClusterHistory:
@@ -253,8 +257,8 @@ class ClusteredEinet(Mixture):
             device: Where to move the model before training; it stays there.
             callbacks: As in :func:`einet.fit`; called after each epoch of each cluster. ``stop()``
                 ends all training.
-            checkpoint, resume: As in :func:`einet.fit`. What is compared with the run that wrote
-                the file is said there; ``together`` is not, but taken from the file.
+            checkpoint, every, resume: As in :func:`einet.fit`. What is compared with the run that
+                wrote the file is said there; ``together`` is not, but taken from the file.
             progress: Whether to show a progress bar.
         """
         check_trainable(self)
@@ -288,15 +292,17 @@ class ClusteredEinet(Mixture):
             else given_clusters(clusters, self.num_clusters, len(rows), weights)
         )
         max_iterations = as_int("kmeans_iterations", kmeans_iterations, minimum=1)
-        file = Checkpoint(checkpoint)
+        file = Checkpoint(checkpoint, every)
         if checkpoint is not None:
             file.settings = {
                 **settings_of("fit", self.einets, rows, others, settings.learner),
                 **{name: getattr(settings, name) for name in _SETTINGS},
                 "clusters": ["k-means", max_iterations] if given is None else digest(given),
             }
-        state = file.read() if resume else None
-        with Resumption(None if state is None else file.path, self) as resumption:
+        with ExitStack() as held:
+            held.enter_context(file)
+            state = file.read() if resume else None
+            resumption = held.enter_context(Resumption(file.good[-1] if state else None, self))
             if device is not None:
                 self.to(device)
             inertia: list[float] = []
@@ -332,7 +338,10 @@ class ClusteredEinet(Mixture):
             one = self.num_clusters == 1
             units = settings.epochs + settings.finish if one else self.num_clusters
             unit = "epoch" if one else "cluster"
-            with Interrupt() as interrupt, Bar(units, training.steps, progress, unit) as bar:
+            with (
+                Interrupt(by_term=checkpoint is not None) as interrupt,
+                Bar(units, training.steps, progress, unit) as bar,
+            ):
                 watch = Watch(interrupt, bar)
                 training.train(watch, (lambda number: None) if one else bar.at)
         history = ClusterHistory(
@@ -376,6 +385,7 @@ class ClusteredEinet(Mixture):
         device: torch.device | str | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
+        every: float | int | None = None,
         resume: bool = False,
         progress: bool = True,
     ) -> History:
@@ -395,7 +405,7 @@ class ClusteredEinet(Mixture):
             batch_size: The most rows in a mini-batch.
             optimizer: :class:`~einet.EM` (the default) or :class:`~einet.StochasticEM`, which makes
                 more progress in an epoch, but needs small steps not to undo it.
-            seed, device, callbacks, checkpoint, resume, progress: As in :meth:`fit`.
+            seed, device, callbacks, checkpoint, every, resume, progress: As in :meth:`fit`.
         """
         check_trainable(self)
         epochs = as_int("epochs", epochs, minimum=1)
@@ -419,7 +429,7 @@ class ClusteredEinet(Mixture):
                 valid_observed=valid_observed, weights=weights,
             )
         )  # fmt: skip
-        file = Checkpoint(checkpoint)
+        file = Checkpoint(checkpoint, every)
         if checkpoint is not None:
             file.settings = {
                 **settings_of("refine", self.einets, rows, others, learner),
@@ -428,8 +438,10 @@ class ClusteredEinet(Mixture):
                 "seed": seed,
                 "patience": patience,
             }
-        state = file.read() if resume else None
-        with Resumption(None if state is None else file.path, self) as resumption:
+        with ExitStack() as held:
+            held.enter_context(file)
+            state = file.read() if resume else None
+            resumption = held.enter_context(Resumption(file.good[-1] if state else None, self))
             if device is not None:
                 self.to(device)
             self.remember(rows.columns)
@@ -437,7 +449,10 @@ class ClusteredEinet(Mixture):
                 self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
                 stand_in=self._stand_in(),
             )  # fmt: skip
-            with Interrupt() as interrupt, Bar(epochs, epochs, progress) as bar:
+            with (
+                Interrupt(by_term=checkpoint is not None) as interrupt,
+                Bar(epochs, epochs, progress) as bar,
+            ):
                 loop = Loop(
                     trainee,
                     epochs,
@@ -445,20 +460,18 @@ class ClusteredEinet(Mixture):
                     patience=patience,
                     validated=others is not None,
                     baseline=True,
-                    after_epoch=[report_to(calls), *file.saver(0)],
+                    after_epoch=[report_to(calls)],
+                    saver=file.saver(0),
                 )
                 if state is not None:
                     with resumption.reading():
-                        plain = as_fields(state[0], "the state", ["phase", "loop", "trainee"])
-                        as_count(plain["phase"], "phase", 0, 0)
-                        plain = {name: plain[name] for name in ("loop", "trainee")}
+                        as_count(state[0].get("phase"), "phase", 0, 0)
+                        plain = {name: state[0][name] for name in state[0] if name != "phase"}
                         loop.load_state(plain, state[1])
                     resumption.done()
                 loop.run()
         if interrupt.requested and not loop.finished and others is None:
             trainee.restore(False)
-        if checkpoint is not None:
-            file.save(0, loop)
         return loop.histories[0]
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:

@@ -22,11 +22,13 @@ from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.learning.checkpoint import Checkpoint
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.loop import Loop, Saver
+from einet.learning.model_trainee import ModelTrainee
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption
 from einet.learning.snapshot import check_numbers, numbers_by_name, restore_numbers
 from einet.learning.steps import generator_of
-from einet.learning.trainee import ModelTrainee, check_prefixes, under
+from einet.learning.trainee import check_prefixes, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 
@@ -149,7 +151,7 @@ class ClusterTraining:
         """Write a checkpoint."""
         tensors: dict[str, Tensor] = {"assignment": self.assignment.to(torch.int32)}
         loop = None
-        if self._loop is not None and self._loop.kept > 0:
+        if self._loop is not None:
             loop, of_loop = self._loop.state()
             tensors |= {f"loop.{name}": tensor for name, tensor in of_loop.items()}
         state = ClusterState(self.lessons, self.done, self.histories, loop)
@@ -180,11 +182,16 @@ class ClusterTraining:
                 einet.initialized = True
         for lesson in self.lessons[: self.done]:
             watch.skip(self._epochs(lesson), self._steps(lesson))
+        interrupted = False
+        if self.checkpoint.due and self._resumed is None:
+            # Before anything is learnt: the clusters are known, and a full disk is told of.
+            self.save()
         try:
             with self.stand_in.lock:
                 while not self.finished and not self.stopped_by_callback:
                     show_cluster(len(self._taught()) + 1)
                     if not self._teach(self.lessons[self.done], start, watch):
+                        interrupted = True
                         break
                     if self.checkpoint.due:
                         self.save()
@@ -192,7 +199,8 @@ class ClusterTraining:
             for model in self._models.values():
                 replay.forget(model)
             self._models.clear()
-        if self.checkpoint.path is not None:
+        # An interrupted lesson has been saved before its Einets went back to a full epoch.
+        if self.checkpoint.path is not None and not interrupted:
             self.save()
 
     def _teach(self, lesson: Lesson, start: Einet, watch: Watch) -> bool:
@@ -210,7 +218,8 @@ class ClusterTraining:
                 patience=None if lesson.finishing else self.settings.patience,
                 validated=any(self._valid[number] is not None for number in lesson.clusters),
                 histories=[self.histories[number] for number in lesson.clusters],
-                after_epoch=[report_to(self.callbacks, lesson.clusters), self._after_epoch],
+                after_epoch=[report_to(self.callbacks, lesson.clusters)],
+                saver=self._saver(),
                 seconds_between_copies=_SECONDS_BETWEEN_COPIES,
             )
             if self._resumed is not None:
@@ -238,8 +247,14 @@ class ClusterTraining:
         self._loop, self.done = None, self.done + 1
         return True
 
-    def _after_epoch(self, loop: Loop) -> None:
-        if loop.kept == loop.done and self.checkpoint.due:
+    def _saver(self) -> Saver | None:
+        if self.checkpoint.path is None:
+            return None
+        return Saver(lambda: self.checkpoint.due, self._save_lesson)
+
+    def _save_lesson(self, loop: Loop) -> None:
+        """Write a checkpoint in the course of a lesson; what is over is saved with the next one."""
+        if not loop.finished or self.checkpoint.due:
             self.save()
 
     def _trainee(self, lesson: Lesson) -> tuple[ModelTrainee | TogetherTrainee, Learner | None]:
@@ -282,6 +297,7 @@ class ClusterTraining:
             fill=model.device.type == "cuda" and learner.stackable,
         )
         trainee.cluster, trainee.size = number, len(rows)
+        trainee.rows_name = f"rows of cluster {number}"
         if self.checkpoint.path is not None:
             trainee.make_resumable()
         return trainee, learner

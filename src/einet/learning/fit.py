@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex, get_args
 
 import torch
 
-from einet._checks import as_int, as_seed, check_flag
+from einet._checks import as_int, as_seed, check_choice, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.streams import Transform
@@ -23,20 +24,27 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of
+from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.history import History
 from einet.learning.learner import Learner, Objective
-from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.loop import Loop
+from einet.learning.model_trainee import ModelTrainee
 from einet.learning.objective import check_objective
-from einet.learning.plain import as_count, as_fields
+from einet.learning.plain import as_count
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption, take_units
+from einet.learning.run_settings import settings_of
 from einet.learning.steps import generator_of
-from einet.learning.trainee import ModelTrainee, under
+from einet.learning.trainee import under
+from einet.learning.trouble import warn_of_skipped
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = ["fit"]
+__all__ = ["OnError", "fit"]
+
+#: What is done about numbers that are not finite.
+OnError = Literal["raise", "skip"]
 
 # Rows in a mini-batch.
 _BATCH_SIZE = 500
@@ -65,7 +73,9 @@ def fit(
     transform: Transform | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | None = None,
+    every: float | int | None = None,
     resume: bool = False,
+    on_error: OnError = "raise",
     progress: bool = True,
 ) -> History:
     """Learn a model's parameters from data, in place.
@@ -112,15 +122,25 @@ def fit(
             given some rows as a tensor on the model's device. Queries expect what it returns.
         callbacks: A function, or several, called after each epoch with an
             :class:`~einet.EpochReport`, whose ``stop()`` ends the training.
-        checkpoint: A file for the state of the training, written every half a minute and at the
-            end, also after Ctrl-C. It replaces an earlier checkpoint, and no file of another kind.
-        resume: Whether to go on from the state in that file, where there is one. On a CPU the
-            result is the same, bit by bit, as if nothing had happened. A file that is damaged, or
-            of a run with other data, model or settings, is refused, and the model stays as it was:
+        checkpoint: A folder for the state of the training, which is written to a new file every
+            half a minute, in the middle of an epoch too, and at the end, also after Ctrl-C or
+            SIGTERM. The last two files are kept, and files of an earlier run replaced. Only one
+            run at a time may write to a folder. See ``docs/checkpoints.md``.
+        every: How many seconds lie between two files; 0 for one after every step. By default half
+            a minute, or more where writing would take longer than a hundredth of the time.
+        resume: Whether to go on from the state in that folder, where there is one. On a CPU the
+            result is the same, bit by bit, as if nothing had happened. A file that is damaged
+            gives way to the one before it, with a warning. One of a run with other data, model or
+            settings is refused, and the model stays as it was:
             ``epochs`` count among the settings, as schedules depend on them. Not compared are
             ``callbacks``, ``device``, ``progress``, ``initialize`` and the model's ``precision``;
             of ``transform`` what it makes of a few rows, of a schedule its values at many places,
             and of an optimiser its class and the settings of its groups.
+        on_error: What is done about numbers that are not finite, which extreme cells bring about.
+            ``"raise"`` ends the training where a log-likelihood is NaN, and names the rows and
+            cells that it comes from. ``"skip"`` begins the epoch once more and leaves out rows
+            whose log-likelihood is NaN or −∞, or what is learnt from them, from there on.
+            ``history.skipped`` counts them, and a warning at the end names some.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
 
     Example:
@@ -142,6 +162,7 @@ def fit(
             check_flag(name, flag)
     size = _batch_size(batch_size, train)
     hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
+    check_choice("on_error", on_error, get_args(OnError))
     calls = as_callbacks(callbacks)
     learner = as_learner(optimizer, objective)
     last = finisher(finish, learner)
@@ -154,7 +175,7 @@ def fit(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
         labels=labels, valid_labels=valid_labels, weights=weights,
     )  # fmt: skip
-    file = Checkpoint(checkpoint)
+    file = Checkpoint(checkpoint, every)
     if checkpoint is not None:
         file.settings = {
             **settings_of("fit", [model], rows, others, learner),
@@ -165,9 +186,13 @@ def fit(
             "finish": finish,
             "patience": patience,
             "objective": objective,
+            # Said where it is, so that runs of earlier releases can go on.
+            **({} if on_error == "raise" else {"on_error": on_error}),
         }
-    state = file.read() if resume else None
-    with Resumption(None if state is None else file.path, model) as resumption:
+    with ExitStack() as held:
+        held.enter_context(file)
+        state = file.read() if resume else None
+        resumption = held.enter_context(Resumption(file.good[-1] if state else None, model))
         if device is not None:
             model.to(device)
         model.remember(rows.columns)
@@ -177,26 +202,31 @@ def fit(
         first = 0
         if state is not None:
             with resumption.reading():
-                as_fields(state[0], "the state", ["phase", "loop", "trainee"])
-                first = as_count(state[0]["phase"], "phase", 0, 0 if last is None else 1)
+                first = as_count(state[0].get("phase"), "phase", 0, 0 if last is None else 1)
                 # Priors ask for the units of the leaves before the loop takes up its state.
                 take_units(model, under("last.", state[1]))
         steps = rows.steps(size)
         total = None if steps is None else (epochs + finish) * steps
-        with Interrupt() as interrupt, Bar(epochs + finish, total, progress) as bar:
+        with (
+            Interrupt(by_term=checkpoint is not None) as interrupt,
+            Bar(epochs + finish, total, progress) as bar,
+        ):
             watch = Watch(interrupt, bar)
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
                 phases.append(_Phase(last, finish, None, None, 0.0))
-            histories = [History()]
+            histories, named = [History()], ""
             try:
                 for number, phase in list(enumerate(phases))[first:]:
                     phase.learner.start(model, rows, objective)
                     try:
                         trainee = ModelTrainee(
                             model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
-                            hide=phase.hide, objective=objective,
+                            hide=phase.hide, objective=objective, skip=on_error == "skip",
                         )  # fmt: skip
+                        if weights is not None:
+                            # They are told from padding once, and not kept.
+                            trainee.rows_name = "train, less rows of weight 0, "
                         if checkpoint is not None:
                             trainee.make_resumable()
                         loop = Loop(
@@ -206,25 +236,25 @@ def fit(
                             patience=phase.patience,
                             validated=others is not None,
                             histories=histories,
-                            after_epoch=[report_to(calls), *file.saver(number)],
+                            after_epoch=[report_to(calls)],
+                            saver=file.saver(number),
                         )
                         if state is not None:
-                            plain = {name: state[0][name] for name in ("loop", "trainee")}
+                            plain = {name: state[0][name] for name in state[0] if name != "phase"}
                             with resumption.reading():
                                 earlier = range(1, epochs + 1) if number else range(1)
                                 loop.load_state(plain, state[1], earlier)
                             resumption.done()
                             state = None
                         loop.run()
-                        histories = loop.histories
-                        if checkpoint is not None:
-                            file.save(number, loop)
+                        histories, named = loop.histories, trainee.named or named
                     finally:
                         phase.learner.finish(model)
                     if histories[0].stopped in ("interrupted", "callback"):
                         break
                 # A loader tells the names of its columns with its first batch.
                 model.remember(rows.columns)
+                warn_of_skipped(histories[0], named)
                 return histories[0]
             finally:
                 # A mixture's members are trained one after the other: each would keep its memory.

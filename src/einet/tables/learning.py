@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +138,8 @@ def learn(
     progress: bool = False,
     weights: Float[np.ndarray, " rows"] | None = None,
     valid_rows: Int[np.ndarray, " valid"] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
 ) -> tuple[Einet, History]:
     """A hidden tree that has learnt from encoded rows, in float64.
 
@@ -151,6 +154,7 @@ def learn(
         progress: Whether to show a progress bar.
         weights: How often each row counts; once by default.
         valid_rows: The rows to validate on; drawn at random by default.
+        checkpoint, resume: As in :func:`einet.fit`.
     """
     if not table.num_variables:
         raise ValueError("frame must have a column that there is something to learn from, got none")
@@ -187,6 +191,7 @@ def learn(
         epochs=recipe.epochs, batch_size=recipe.batch_size, optimizer=optimizer,
         patience=recipe.patience if len(valid) else None, seed=seed, progress=progress,
         weights=None if weights is None else torch.from_numpy(weights)[train],
+        checkpoint=checkpoint, resume=resume,
     )  # fmt: skip
     return model.double(), history
 

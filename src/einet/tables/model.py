@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,8 @@ class TableModel:
         progress: bool = False,
         members: int | None = 1,
         weights: Float[np.ndarray, " rows"] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
     ) -> TableModel:
         """Learn a model of a data frame: its schema, a tree of its columns, and parameters.
 
@@ -109,17 +112,24 @@ class TableModel:
                 many times the time, in learning and in answers, and is worth it where rows are few.
                 By their number if None.
             weights: How often each row counts; once by default.
+            checkpoint, resume: A folder for the state of the training, and whether to go on from
+                it; as in :func:`einet.fit`. Several members have folders inside it.
         """
         table = frame_table(frame, columns)
         rows, histories = len(as_rows(frame)[0]), []
         count = members_for(rows, members)
 
-        def member(seed: int, valid_rows: Any) -> Any:
-            z = table.encode(frame, strange="ignore", seed=seed)
+        def member(member_seed: int, valid_rows: Any) -> Any:
+            folder = checkpoint
+            if checkpoint is not None and count > 1:
+                folder = Path(checkpoint) / f"member-{len(histories)}"
+                folder.parent.mkdir(parents=True, exist_ok=True)
+            z = table.encode(frame, strange="ignore", seed=member_seed)
             model, history = learn(
-                table, z, num_sums=num_sums, epochs=epochs, validation=validation, seed=seed,
-                device=device, progress=progress, weights=weights,
+                table, z, num_sums=num_sums, epochs=epochs, validation=validation,
+                seed=member_seed, device=device, progress=progress, weights=weights,
                 valid_rows=valid_rows if validation is None else None,
+                checkpoint=folder, resume=resume,
             )  # fmt: skip
             histories.append(history)
             return model.cpu()
