@@ -62,7 +62,7 @@ class LoaderRows(RowStream):
             if len(batch) and (batch.weights is None or bool((batch.weights > 0).any())):
                 empty = False
                 yield batch
-        if empty:
+        if empty and not self.may_be_empty:
             raise ValueError(f"{self._name} must yield at least one row, got none")
 
     def _batch(self, given: Any, name: str) -> Batch:
@@ -115,7 +115,8 @@ class LoaderRows(RowStream):
             if before is not None:
                 yield before
             before, last = last, batch
-        assert last is not None
+        if last is None:
+            return
         if before is not None and 2 * len(last) < len(before):
             yield from _halves(before, last)
             return
@@ -131,6 +132,8 @@ class LoaderRows(RowStream):
             count += len(parts[-1])
             if count >= most:
                 break
+        if not parts:
+            return Batch(torch.zeros(0, self.num_variables, device=self.device))
         return _joined(parts)
 
     def checksum(self) -> str:

@@ -53,10 +53,15 @@ class RowStream(ABC):
     num_variables: int
     #: The names of the variables, where the rows came from tables that have them.
     columns: tuple[str, ...] | None = None
+    #: Whether a stream may have no rows, because other processes have some.
+    may_be_empty: bool = False
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch]:
         """All rows, in parts."""
+
+    def joint_(self, sums: list[Tensor]) -> None:  # noqa: B027 (mostly there is nobody to ask)
+        """Add to sums over these rows those of other processes, where these hold other rows."""
 
     @abstractmethod
     def steps(self, batch_size: int) -> int | None:

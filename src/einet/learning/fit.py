@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import torch
@@ -13,6 +15,10 @@ from einet._checks import as_int, as_seed, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.streams import Transform
+from einet.distributed.shards import shard_of
+from einet.distributed.starting import jointly
+from einet.distributed.stopping import Stopping
+from einet.distributed.team import ALONE, Team
 from einet.engine import replay
 from einet.learning.arguments import (
     as_callbacks,
@@ -23,9 +29,10 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of
+from einet.learning.checkpoint import Checkpoint, settings_of, structure_of
 from einet.learning.console import Bar, Interrupt
 from einet.learning.history import History
+from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
 from einet.learning.loop import Callback, Loop, report_to
 from einet.learning.objective import check_objective
@@ -42,6 +49,7 @@ __all__ = ["fit"]
 _BATCH_SIZE = 500
 
 
+@jointly
 def fit(
     model: Model,
     train: Any,
@@ -67,6 +75,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: bool = True,
+    distributed: bool | Team | None = None,
 ) -> History:
     """Learn a model's parameters from data, in place.
 
@@ -122,6 +131,11 @@ def fit(
             of ``transform`` what it makes of a few rows, of a schedule its values at many places,
             and of an optimiser its class and the settings of its groups.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
+        distributed: Whether to learn together with the other processes of ``torch.distributed``;
+            by default where a group of them is there, as within :func:`einet.distributed.start`.
+            Rows in memory must be the same in all of them: each takes its part of every mini-batch
+            of ``batch_size``. A loader yields each process its own shard. All end up with the same
+            model and history; callbacks, checkpoints and the bar are of the first alone.
 
     Example:
         >>> import einet, torch
@@ -133,6 +147,8 @@ def fit(
         >>> history.valid[-1] > history.valid[0]
         True
     """
+    team = distributed if isinstance(distributed, Team) else ALONE
+    stopping = Stopping(team)
     check_trainable(model)
     epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
     if patience is not None:
@@ -145,6 +161,7 @@ def fit(
     calls = as_callbacks(callbacks)
     learner = as_learner(optimizer, objective)
     last = finisher(finish, learner)
+    check_joins(learner, team)
     check_valid(valid, valid_labels=valid_labels, valid_observed=valid_observed, patience=patience)
     labelled = [labels is not None or is_loader(train)]
     if valid is not None:
@@ -154,26 +171,38 @@ def fit(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
         labels=labels, valid_labels=valid_labels, weights=weights,
     )  # fmt: skip
-    file = Checkpoint(checkpoint)
+    # Only the first process writes; a checkpoint knows nothing of how many there are.
+    file = Checkpoint(checkpoint if team.first else None)
+    settings = {
+        "epochs": epochs,
+        "batch_size": size,
+        "seed": seed,
+        "hide": hide,
+        "finish": finish,
+        "patience": patience,
+        "objective": objective,
+    }
     if checkpoint is not None:
-        file.settings = {
-            **settings_of("fit", [model], rows, others, learner),
-            "epochs": epochs,
-            "batch_size": size,
-            "seed": seed,
-            "hide": hide,
-            "finish": finish,
-            "patience": patience,
-            "objective": objective,
-        }
-    state = file.read() if resume else None
-    with Resumption(None if state is None else file.path, model) as resumption:
+        file.settings = {**settings_of("fit", [model], rows, others, learner), **settings}
+    agreed = {"checkpoint": checkpoint is not None, "resume": resume, "callbacks": bool(calls)}
+    check_joint(
+        team, model, structure_of(model), rows, others, learner,
+        {**settings, **agreed, "initialize": initialize},
+    )  # fmt: skip
+    state = team.from_first(file.read) if resume else None
+    labelled_rows = model.num_classes > 1
+    rows = shard_of(rows, team, stopping, labelled_rows)
+    others = None if others is None else shard_of(others, team, stopping, labelled_rows)
+    read_from = None if state is None or checkpoint is None else Path(checkpoint)
+    with Resumption(read_from, model) as resumption:
         if device is not None:
             model.to(device)
         model.remember(rows.columns)
-        if state is None and (initialize or (initialize is None and not model.initialized)):
+        if state is None:
             most = fitting("first rows", 4 * model.num_variables)
-            model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
+            asked = initialize or (initialize is None and not model.initialized)
+            first_rows = partial(rows.some, most, generator_of(seed, 0))
+            initialize_first(model, first_rows, seed, team, asked)
         first = 0
         if state is not None:
             with resumption.reading():
@@ -183,14 +212,15 @@ def fit(
                 take_units(model, under("last.", state[1]))
         steps = rows.steps(size)
         total = None if steps is None else (epochs + finish) * steps
-        with Interrupt() as interrupt, Bar(epochs + finish, total, progress) as bar:
-            watch = Watch(interrupt, bar)
+        with Interrupt() as interrupt, Bar(epochs + finish, total, progress and team.first) as bar:
+            watch = Watch(stopping.watch(interrupt), bar)
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
                 phases.append(_Phase(last, finish, None, None, 0.0))
             histories = [History()]
             try:
                 for number, phase in list(enumerate(phases))[first:]:
+                    phase.learner.team = team
                     phase.learner.start(model, rows, objective)
                     try:
                         trainee = ModelTrainee(
@@ -206,7 +236,10 @@ def fit(
                             patience=phase.patience,
                             validated=others is not None,
                             histories=histories,
-                            after_epoch=[report_to(calls), *file.saver(number)],
+                            after_epoch=[
+                                joint_report(team, report_to(calls), calls),
+                                *file.saver(number),
+                            ],
                         )
                         if state is not None:
                             plain = {name: state[0][name] for name in ("loop", "trainee")}
@@ -221,11 +254,12 @@ def fit(
                             file.save(number, loop)
                     finally:
                         phase.learner.finish(model)
+                        phase.learner.team = ALONE
                     if histories[0].stopped in ("interrupted", "callback"):
                         break
                 # A loader tells the names of its columns with its first batch.
                 model.remember(rows.columns)
-                return histories[0]
+                return team.from_first(lambda: histories[0])
             finally:
                 # A mixture's members are trained one after the other: each would keep its memory.
                 replay.forget(model)

@@ -15,6 +15,7 @@ from einet.data.batch import Batch
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
 from einet.layers.parameter import canonicalize, release
+from einet.learning.joint_gradient import joint_backward
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights, weighted_mean
 from einet.learning.optimizer_state import Groups, groups_of, load_state_of, state_of
@@ -191,6 +192,10 @@ class Gradient(Learner):
 
         def loss() -> Any:
             optimizer.zero_grad(set_to_none=True)
+            if not self.team.alone:
+                mean = joint_backward(model, checked, self._objective, self.team)
+                means.append(mean)
+                return -mean
             with torch.enable_grad(), parametrize.cached():
                 values = objective_of(model, checked, self._objective)
                 mean = weighted_mean(values, row_weights(checked, self._objective))
@@ -201,6 +206,10 @@ class Gradient(Learner):
         # As a closure, for those optimisers (L-BFGS) that look several times before they leap.
         optimizer.step(loss)
         return means[0]
+
+    @property
+    def joins(self) -> bool:
+        return type(self).step is Gradient.step
 
     def _started(self) -> torch.optim.Optimizer:
         if self._optimizer is None:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.batch import Batch
+from einet.distributed.team import ALONE, Team
 from einet.learning.prior import Prior
 from einet.models.base import Model
 
@@ -30,7 +31,8 @@ class Learner(ABC):
     This class is also the guide to adding one: a subclass needs :meth:`step` alone. What the loop
     must know of a learner are the traits below; it never asks for its type. A learner that carries
     something from epoch to epoch beside the model says so by ``stateless = False``, and can be
-    resumed from a checkpoint if it defines :meth:`state` and :meth:`load_state`.
+    resumed from a checkpoint if it defines :meth:`state` and :meth:`load_state`. One whose steps
+    sum over the processes of ``team`` says so by ``joins``; others learn in one process only.
     """
 
     #: Pseudo-counts that it learns with; None for none.
@@ -39,6 +41,13 @@ class Learner(ABC):
     stateless: bool = False
     #: What it can maximise.
     objectives: tuple[Objective, ...] = ("generative",)
+    #: Other processes that learn the same model from other rows; set by those who call it.
+    team: Team = ALONE
+
+    @property
+    def joins(self) -> bool:
+        """Whether its steps take the rows of all processes of :attr:`team` into account."""
+        return False
 
     @property
     def stackable(self) -> bool:
@@ -72,7 +81,9 @@ class Learner(ABC):
 
         Args:
             model: The model to change.
-            batch: A :class:`~einet.data.Batch`, which the methods of a model take as it is.
+            batch: A :class:`~einet.data.Batch`, which the methods of a model take as it is. With
+                a :attr:`team` it is this process's part of the mini-batch, perhaps without rows;
+                the mean may be of this part or of all.
             progress: How much of the training is done, from 0 to 1.
         """
 

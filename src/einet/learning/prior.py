@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from einet._checks import shown
 from einet.data.batch import Batch
+from einet.data.streams import RowStream
 from einet.engine.pseudo_counts import PseudoCounts, leaf_centres
 from einet.layers import LeafPrior
 from einet.models.base import Model
@@ -95,6 +98,10 @@ class Prior:
             leaves = LeafPrior(float(self.leaves), centres)
         else:
             total = sum(float(len(b) if b.weights is None else b.weights.sum()) for b in rows)
+            if isinstance(rows, RowStream):
+                weight = torch.tensor(total, dtype=torch.float64)
+                rows.joint_([weight])
+                total = float(weight)
             leaves = None
         if not total > 0:
             raise ValueError("weights must not be 0 throughout")

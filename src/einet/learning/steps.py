@@ -37,6 +37,7 @@ def learn_epoch(
     step: Step,
     progress: Callable[[int], float],
     watch: Watch,
+    joint_: Callable[[list[Tensor]], None] | None = None,
 ) -> Tensor | None:
     """Learn from every mini-batch once: the only place where training steps are made.
 
@@ -46,6 +47,7 @@ def learn_epoch(
             before the update, and their weight, one number each or one for each model.
         progress: How much of the training is done at a step of this epoch.
         watch: Told of every step.
+        joint_: Adds what other processes have met; see :meth:`RowStream.joint_`.
 
     Returns:
         The mean objective met on the way, on the model's device: a number read from a GPU in each
@@ -61,6 +63,10 @@ def learn_epoch(
             return None
     assert total is not None
     assert weight is not None
+    if joint_ is not None:
+        sums = torch.stack([total, weight.to(total)])
+        joint_([sums])
+        total, weight = sums[0], sums[1]
     return total / weight
 
 
@@ -85,7 +91,11 @@ def model_step(
         if fill:
             batch = filled(batch, batch_size)
         mean = learner.step(model, batch, progress=progress)
-        return mean.double() * weight, weight
+        total = mean.double() * weight
+        if not learner.team.alone:
+            # The mean may be of all rows; without a share in them, it says nothing of this one's.
+            total = torch.where((weight > 0).to(total.device), total, 0.0)
+        return total, weight
 
     return step
 

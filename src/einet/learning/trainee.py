@@ -12,6 +12,7 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.data.streams import RowStream
+from einet.learning.joining import keep_equal
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights
 from einet.learning.plain import as_fields
@@ -208,10 +209,11 @@ class ModelTrainee(SnapshotTrainee):
             return taught(batch if hidden is None else batch.hide(self.hide, hidden), progress)
 
         batches = self.rows.mini_batches(self.batch_size, generator)
-        mean = learn_epoch(batches, step, at, watch)
+        mean = learn_epoch(batches, step, at, watch, self.rows.joint_)
         if mean is None:
             return None
         self.learner.end_epoch(self.model, at(counted - 1))
+        keep_equal(self.model, self.learner.team)
         self.steps = counted
         return mean.view(1)
 
@@ -278,4 +280,6 @@ def mean_objective(
         count += len(batch) if weights is None else weights.sum()
         if watch.interrupted:
             return None
-    return (total / count).view(1)
+    sums = torch.stack([total, count])
+    rows.joint_([sums])
+    return (sums[0] / sums[1]).view(1)
