@@ -115,11 +115,34 @@ def many_layers(rank: int, size: int) -> Any:
     return fitted(model(num_sums=24), data(), epochs=2, batch_size=50)
 
 
+def clustered(num_clusters: int = 5) -> einet.ClusteredEinet:
+    graph = einet.random_trees(VARIABLES, depth=1, replicas=2, seed=0)
+    return einet.ClusteredEinet(graph, einet.Gaussian(), 3, num_clusters, dtype=torch.float64)
+
+
+def whole_clusters(rank: int, size: int) -> Any:
+    """Every process trains some of them; then all refine the mixture together."""
+    of = clustered()
+    options: Any = {"batch_size": 20, "progress": False}
+    first = of.fit(data(), data(37), epochs=3, finish=1, **options)
+    parts = numbers(of)
+    second = of.refine(data(), data(37), epochs=2, **options)
+    record = {**first.to_dict(), "clustering_seconds": 0, "training_seconds": 0}
+    return parts, record, numbers(of), told(second)
+
+
+def one_cluster(rank: int, size: int) -> Any:
+    """Nothing to hand out but rows."""
+    of = clustered(1)
+    of.fit(data(), data(37), epochs=3, finish=1, batch_size=20, hide=0.1, progress=False)
+    return numbers(of)
+
+
 CASES = {
     case.__name__: case
     for case in (
         full_batch, stochastic, gradient, several_looks, discriminative, mixture, few_rows, early,
-        many_layers,
+        many_layers, whole_clusters, one_cluster,
     )
 }  # fmt: skip
 

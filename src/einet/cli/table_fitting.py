@@ -8,6 +8,7 @@ from time import perf_counter
 
 from einet.cli.console import as_device, say
 from einet.cli.table_files import check_files, new_figure, save_plot, say_json, spoken_warnings
+from einet.distributed.launching import check_workers, is_first, run_workers
 from einet.tables import TableModel
 from einet.tables.plots import plot_training
 from einet.tables.reading import read_table
@@ -45,10 +46,18 @@ def fit(
     seed: int,
     device: str | None,
     as_json: bool,
+    workers: int = 1,
 ) -> None:
     """Learn a model of a table, and write it."""
     check_files({"data": data}, plot=plot, model=output, force=force)
     kinds, where = as_columns(columns), as_device(device)
+    if workers > 1:
+        if str(data) == "-":
+            raise ValueError("workers: several of them cannot read what is piped in; give a file")
+        check_workers(workers, where)
+        given = (data, output, columns, num_sums, epochs, missing, force, plot, seed, device)
+        run_workers(workers, where, fit, *given, as_json)
+        return
     frame = read_table(data, missing)
     start = perf_counter()
     with spoken_warnings():
@@ -62,6 +71,8 @@ def fit(
             progress=True,
         )
     seconds = perf_counter() - start
+    if not is_first():
+        return
     model.save(output)
     history = model.history
     assert history is not None

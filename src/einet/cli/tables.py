@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from einet.cli.console import MOST, plain_errors
-from einet.cli.images import Device, Seed
+from einet.cli.images import Device, Seed, Workers
 
 __all__ = ["register"]
 
@@ -61,6 +61,7 @@ def fit(
     seed: Seed = 0,
     device: Device = None,
     as_json: Json = False,
+    workers: Workers = 1,
 ) -> None:
     """Learn a model of a table; --plot draws the training curve."""
     from einet.cli import table_fitting
@@ -68,7 +69,7 @@ def fit(
     with plain_errors():
         table_fitting.fit(
             data, output, column or [], num_sums, epochs, missing or [], force, plot, seed, device,
-            as_json,
+            as_json, workers,
         )  # fmt: skip
 
 

@@ -6,10 +6,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.clusters.sharing import owners
 from einet.clusters.stand_in import StandIn
 from einet.data.streams import Rows
+from einet.distributed.stopping import Stopping
+from einet.distributed.team import ALONE, Team
 from einet.engine.root import share_out
 from einet.learning.learner import Learner
+from einet.learning.snapshot import numbers_by_name
 from einet.learning.steps import generator_of, learn_epoch, model_step, progress_in
 from einet.learning.trainee import SnapshotTrainee
 from einet.learning.watch import Watch
@@ -39,6 +43,9 @@ class MixtureTrainee(SnapshotTrainee):
         batch_size: The largest number of rows in a mini-batch.
         seed: Seed of everything random.
         stand_in: What learns in place of each component.
+        team: Processes that share the components between them.
+        stopping: How they agree to stop: once rows are shared out, once all components have learnt,
+            and once validation rows are measured.
     """
 
     steps = None
@@ -54,8 +61,11 @@ class MixtureTrainee(SnapshotTrainee):
         batch_size: int,
         seed: int,
         stand_in: StandIn,
+        team: Team = ALONE,
+        stopping: Stopping | None = None,
     ) -> None:
         super().__init__(model, valid)
+        self.team, self.stopping = team, Stopping(team) if stopping is None else stopping
         self.mixture, self.einets, self.learner = model, einets, learner
         self.rows, self.batch_size, self.seed, self.stand_in = rows, batch_size, seed, stand_in
 
@@ -67,9 +77,17 @@ class MixtureTrainee(SnapshotTrainee):
         if shared is None:
             return None
         mean, counts, rows, shares = shared
+        by = owners([len(index) for index in rows], self.team.size)
         for number, (index, share) in enumerate(zip(rows, shares, strict=True)):
-            if len(index) and not self._teach(number, index, share, epoch, epochs, watch):
+            own = len(index) and by[number] == self.team.rank
+            if own and not self._teach(number, index, share, epoch, epochs, watch):
                 return None
+        self.stopping.look(wait=True)
+        if watch.interrupted:
+            return None
+        for number, teacher in enumerate(by):
+            numbers = numbers_by_name(self.einets[number])
+            self.team.copy_from_(list(numbers.values()), teacher)
         self.mixture.update_weights(counts)
         return mean.view(1)
 
@@ -92,6 +110,9 @@ class MixtureTrainee(SnapshotTrainee):
             start += len(part)
             if watch.interrupted:
                 return None
+        self.stopping.look(wait=True)
+        if watch.interrupted:
+            return None
         components, rows, shares = map(torch.cat, zip(*parts, strict=True))
         order = components.argsort(stable=True)
         sizes = components.bincount(minlength=len(counts)).tolist()
@@ -135,4 +156,5 @@ class MixtureTrainee(SnapshotTrainee):
             total += self.mixture.batch_log_prob(part).sum()
             if watch.interrupted:
                 return None
-        return (total / count).view(1)
+        self.stopping.look(wait=True)
+        return None if watch.interrupted else (total / count).view(1)
