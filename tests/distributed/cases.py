@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -124,9 +127,9 @@ def whole_clusters(rank: int, size: int) -> Any:
     """Every process trains some of them; then all refine the mixture together."""
     of = clustered()
     options: Any = {"batch_size": 20, "progress": False}
-    first = of.fit(data(), data(37), epochs=3, finish=1, **options)
+    first = of.fit(data(), data(37), epochs=2, finish=1, **options)
     parts = numbers(of)
-    second = of.refine(data(), data(37), epochs=2, **options)
+    second = of.refine(data(), data(37), epochs=1, **options)
     record = {**first.to_dict(), "clustering_seconds": 0, "training_seconds": 0}
     return parts, record, numbers(of), told(second)
 
@@ -246,6 +249,28 @@ def unknown_learner(rank: int, size: int) -> Any:
 
 def alone_among_others(rank: int, size: int) -> Any:
     return fitted(model(), data(40 + rank), epochs=1, distributed=False)
+
+
+def resumed(folder: Path, rank: int, size: int) -> Any:
+    """Four processes stop on the way; two go on from there, and so does one."""
+
+    def stop(report: einet.EpochReport) -> None:
+        if report.epoch == 1 and report.cluster in (None, 4):
+            report.stop()
+
+    of, parts = model(), clustered()
+    options: Any = {"batch_size": 30, "progress": False, "distributed": size > 0}
+    results: list[Any] = []
+    for name, learning in (("fit", partial(einet.fit, of)), ("clusters", parts.fit)):
+        path = folder / f"{name}-{size}"
+        calls = stop if size == 4 else ()
+        given = {} if not size else {"checkpoint": path, "resume": True}
+        history = learning(data(), data(37), epochs=3, callbacks=calls, **given, **options)
+        results.append(history.stopped)
+        if size == 4 and rank == 0:
+            for fewer in (1, 2):
+                shutil.copy(path, folder / f"{name}-{fewer}")
+    return results, numbers(of), numbers(parts)
 
 
 def teams(rank: int, size: int) -> Any:

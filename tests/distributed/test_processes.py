@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +17,10 @@ Results = dict[tuple[str, int], list[Any]]
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All cases by 1, 2 and 4 processes, in one run of four."""
-    return run_each({**cases.CASES, **cases.OTHERS})
+    resumed = partial(cases.resumed, tmp_path_factory.mktemp("resumed"))
+    return run_each({**cases.CASES, **cases.OTHERS, "resumed": resumed})
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -120,3 +123,12 @@ def test_what_a_team_tells(size: int, results: Results) -> None:
         ends.append(told["share"])
     assert [start for start, _ in ends] == [0, *(stop for _, stop in ends[:-1])]
     assert ends[-1][1] == 10
+
+
+def test_another_number_of_processes_goes_on_from_a_checkpoint(results: Results) -> None:
+    for stopped, *_ in results["resumed", 4]:
+        assert stopped == ["callback", "callback"]
+    alone = cases.resumed(Path(), 0, 0)
+    for size in (1, 2):
+        for told in results["resumed", size]:
+            assert_same(told, alone)

@@ -19,6 +19,7 @@ from einet.data.batch import Batch, check_no_events
 from einet.distributed.reduction import Reduction
 from einet.engine import autograd
 from einet.engine.m_step import check_canonical, m_step, update_log_weights
+from einet.engine.memory import LEAST_ROWS
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
@@ -151,6 +152,8 @@ class Passes(Layers):
     graph: RegionGraph
     #: Whether the leaves have been set from data.
     initialized: bool
+    #: So many rows at a time are known to fit the device; None where nothing has gone wrong yet.
+    most_rows: int | None = None
 
     @property
     def families(self) -> list[ExponentialFamily]:
@@ -167,9 +170,10 @@ class Passes(Layers):
         """Slices of a batch small enough for their values to fit a bounded memory, much alike."""
         circuit, like = self.circuit, self.log_class_prior
         bytes_each = circuit.num_body * circuit.width * like.element_size()
-        number = -(-rows // fitting("values", bytes_each, like.device, least=64))
+        most = fitting("values", bytes_each, like.device, least=LEAST_ROWS)
+        number = -(-rows // (most if self.most_rows is None else min(most, self.most_rows)))
         # Whole multiples of what rows of a recording are filled up to.
-        step = max(64, -(-rows // max(1, number) // 16) * 16)
+        step = max(LEAST_ROWS, -(-rows // max(1, number) // 16) * 16)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
     # -- up and down ---------------------------------------------------------------------------

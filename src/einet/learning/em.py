@@ -106,6 +106,9 @@ class EM(_WithPrior):
             # Anew from the next means: a process without rows could not tell where others count.
             self._statistics = None
 
+    def begin_epoch_anew(self) -> None:
+        self._statistics = None
+
     @property
     def joins(self) -> bool:
         # A subclass need not know that there are others.

@@ -38,8 +38,9 @@ from einet.learning.loop import Callback, Loop, report_to
 from einet.learning.objective import check_objective
 from einet.learning.plain import as_count, as_fields
 from einet.learning.resumption import Resumption, take_units
+from einet.learning.retrying import RetryingTrainee
 from einet.learning.steps import generator_of
-from einet.learning.trainee import ModelTrainee, under
+from einet.learning.trainee import under
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
@@ -223,7 +224,7 @@ def fit(
                     phase.learner.team = team
                     phase.learner.start(model, rows, objective)
                     try:
-                        trainee = ModelTrainee(
+                        trainee = RetryingTrainee(
                             model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
                             hide=phase.hide, objective=objective,
                         )  # fmt: skip

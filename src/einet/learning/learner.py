@@ -90,6 +90,9 @@ class Learner(ABC):
     def end_epoch(self, model: Model, progress: float) -> None:  # noqa: B027
         """Called after the last mini-batch of an epoch."""
 
+    def begin_epoch_anew(self) -> None:  # noqa: B027
+        """Forget the steps since the last epoch: the model went back to its end."""
+
     def step_size_at(self, progress: float) -> float | None:
         """The step size at this point of the training, for the record; None if there is none."""
         return None

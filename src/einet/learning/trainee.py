@@ -28,6 +28,7 @@ from einet.learning.watch import Watch
 from einet.models.base import Model
 
 __all__ = [
+    "LEAST_VALID_BATCH",
     "ModelTrainee",
     "SnapshotTrainee",
     "Trainee",
@@ -36,8 +37,8 @@ __all__ = [
     "under",
 ]
 
-# Without gradients there is no reason for small batches.
-_LEAST_VALID_BATCH = 1024
+#: Without gradients there is no reason for small batches.
+LEAST_VALID_BATCH = 1024
 
 
 class Trainee(ABC):
@@ -224,7 +225,7 @@ class ModelTrainee(SnapshotTrainee):
     def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
         if self.valid is None:
             return torch.full((1,), torch.nan, dtype=torch.float64)
-        size = max(self.batch_size, _LEAST_VALID_BATCH)
+        size = max(self.batch_size, LEAST_VALID_BATCH)
         return mean_objective(self.model, self.valid, self.objective, size, watch)
 
     # -- what is kept ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from einet._checks import as_step_size
 from einet.data.batch import Batch
 from einet.data.columns import as_columns
 from einet.distributed.team import ALONE, Team
+from einet.engine.memory import Memory
 from einet.engine.pseudo_counts import PseudoCounts, check_pseudo_counts
 from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
@@ -107,6 +108,19 @@ class Model(Distribution):
             statistics: What :meth:`e_step` found.
             step_size: λ: how far to move; 1 is all the way.
             prior: Pseudo-counts on the scale of these statistics: see :class:`einet.Prior`.
+        """
+
+    @abstractmethod
+    def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:
+        """What a step of EM takes at its peak, before one is made.
+
+        Printed, it says so in words. Work on a GPU that is recorded keeps this much reserved.
+        Gradient learning takes about twice the values, and what its optimiser keeps.
+
+        Args:
+            batch_size: Rows in a mini-batch.
+            full_batch: Whether statistics of all sums are kept, as :class:`~einet.EM` and several
+                processes do.
         """
 
     def em_step(

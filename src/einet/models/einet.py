@@ -19,6 +19,7 @@ from einet.engine.expectation import e_step
 from einet.engine.initialize import initialize_leaves
 from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.engine.m_step import m_step
+from einet.engine.memory import Memory, memory_of
 from einet.engine.pseudo_counts import check_pseudo_counts
 from einet.engine.root import join, responsibilities
 from einet.engine.statistics import EinetStatistics, check_statistics
@@ -336,6 +337,10 @@ class Einet(EinetDistribution, Model):
 
     def check_statistics(self, statistics: Any, name: str) -> None:
         check_statistics(statistics, self, name)
+
+    def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:
+        check_flag("full_batch", full_batch)
+        return memory_of(self, as_int("batch_size", batch_size, minimum=1), full_batch)
 
     # -- what else there is to know ------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from einet.data.batch import Batch, as_batch, as_weights
 from einet.data.columns import as_columns
 from einet.distributed.team import ALONE, Team
 from einet.engine.m_step import update_log_weights
+from einet.engine.memory import Memory, parameter_bytes
 from einet.engine.pseudo_counts import PseudoCounts, check_pseudo_counts
 from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
@@ -232,6 +233,14 @@ class Mixture(MixtureDistribution, Model):
     ) -> None:
         """The M-step of the weights, given how often each component was chosen."""
         update_log_weights(self.log_weights, counts, step_size)
+
+    def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:
+        # Components are in work one after the other, and all statistics are kept.
+        parts = [model.memory(batch_size, full_batch=True) for model in self.models]
+        largest = max(parts, key=lambda part: part.values + part.work)
+        own = parameter_bytes(self)
+        kept = sum(part.statistics for part in parts)
+        return replace(largest, parameters=own, copies=own, statistics=kept)
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         components = [model.describe(graphs) for model in self.models]
