@@ -4,7 +4,8 @@
 share their work. See docs/distributed.md.
 """
 
+from einet.distributed.launching import is_first
 from einet.distributed.starting import start
 from einet.distributed.team import ProcessesError, Team
 
-__all__ = ["ProcessesError", "Team", "start"]
+__all__ = ["ProcessesError", "Team", "is_first", "start"]

@@ -1,0 +1,1 @@
+"""The tasks of `scale.py`, one module each."""
