@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from einet.data.batch import Batch, as_batch
+from einet.data.joining import joined
 from einet.data.streams import Check, RowStream
 from einet.data.tables import is_table
 
@@ -134,7 +135,7 @@ class LoaderRows(RowStream):
                 break
         if not parts:
             return Batch(torch.zeros(0, self.num_variables, device=self.device))
-        return _joined(parts)
+        return joined(parts)
 
     def checksum(self) -> str:
         """Raises: nobody can tell the rows of a loader from others without reading them all."""
@@ -144,28 +145,8 @@ class LoaderRows(RowStream):
         )
 
 
-def _joined(parts: list[Batch]) -> Batch:
-    """Batches as one; a mask or weights that only some of them have are written out."""
-    if len(parts) == 1:
-        return parts[0]
-    masked = any(part.observed is not None for part in parts)
-    labelled = any(part.labels is not None for part in parts)
-    weighted = any(part.weights is not None for part in parts)
-    unknown = [torch.full((len(part),), -1, device=part.x.device) for part in parts]
-    ones = [torch.ones(len(part), dtype=torch.float64, device=part.x.device) for part in parts]
-    labels = [u if p.labels is None else p.labels for p, u in zip(parts, unknown, strict=True)]
-    weights = [o if p.weights is None else p.weights for p, o in zip(parts, ones, strict=True)]
-    return Batch(
-        torch.cat([part.x for part in parts]),
-        torch.cat([part.mask for part in parts]) if masked else None,
-        torch.cat(labels) if labelled else None,
-        torch.cat(weights) if weighted else None,
-        parts[0].columns,
-    )
-
-
 def _halves(one: Batch, other: Batch) -> Iterator[Batch]:
-    both = _joined([one, other])
+    both = joined([one, other])
     middle = -(-len(both) // 2)
     yield both[:middle]
     yield both[middle:]

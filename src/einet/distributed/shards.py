@@ -47,7 +47,7 @@ def shard_of(rows: RowStream, team: Team, stopping: Stopping, labelled: bool) ->
         return rows
     if isinstance(rows, Rows):
         return SharedRows(rows, team, stopping)
-    return OwnRows(rows, team, stopping, labelled)
+    return OwnRows(rows.part(team.rank, team.size), team, stopping, labelled)
 
 
 class _Sharded(RowStream):

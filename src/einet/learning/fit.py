@@ -14,6 +14,7 @@ import torch
 from einet._checks import as_int, as_seed, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
+from einet.data.sources import has_own_labels
 from einet.data.streams import Transform
 from einet.distributed.shards import shard_of
 from einet.distributed.starting import jointly
@@ -92,16 +93,20 @@ def fit(
             become ``model.columns``, by which other frames are matched. Or a
             ``torch.utils.data.DataLoader``, whose batches are a tensor, array or data frame of
             rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of ``"observed"``,
-            ``"labels"`` and ``"weights"``.
+            ``"labels"`` and ``"weights"``; or a ``Dataset`` of such items. Or a path: to a ``.npy``
+            file, which is mapped rather than read, or to a Parquet or Arrow file or a folder of
+            them, of which only a bounded part is in memory at a time (``docs/large_data.md``).
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
         epochs: How often to go through the training rows (at most, with ``patience``).
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
         optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
             falls from 0.5 to 0.05), :class:`~einet.EM` or :class:`~einet.Gradient`.
-        labels, valid_labels: The class of each row, −1 (or missing) where unknown.
+        labels, valid_labels: The class of each row, −1 (or missing) where unknown; of Parquet and
+            Arrow files the name of the column that holds it.
         observed, valid_observed: Masks, True where a cell is known (for integer data).
-        weights: How often each training row counts; once by default.
+        weights: How often each training row counts; once by default. Of Parquet and Arrow files
+            the name of a column.
         patience: Stop after so many epochs in a row without a better validation result.
         hide: The probability with which a known cell is taken for missing, drawn anew for every
             mini-batch. Missing cells are integrated out, so that this costs no exactness: it keeps
@@ -164,13 +169,13 @@ def fit(
     last = finisher(finish, learner)
     check_joins(learner, team)
     check_valid(valid, valid_labels=valid_labels, valid_observed=valid_observed, patience=patience)
-    labelled = [labels is not None or is_loader(train)]
+    labelled = [labels is not None or has_own_labels(train)]
     if valid is not None:
-        labelled.append(valid_labels is not None or is_loader(valid))
+        labelled.append(valid_labels is not None or has_own_labels(valid))
     check_objective(objective, model, learner, all(labelled))
     rows, others = as_streams(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
-        labels=labels, valid_labels=valid_labels, weights=weights,
+        labels=labels, valid_labels=valid_labels, weights=weights, batch_size=size,
     )  # fmt: skip
     # Only the first process writes; a checkpoint knows nothing of how many there are.
     file = Checkpoint(checkpoint if team.first else None)
