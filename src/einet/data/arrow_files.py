@@ -81,8 +81,7 @@ class ArrowFiles:
         files = sorted(
             file
             for file in root.rglob("*")
-            if file.is_file()
-            and not any(part[0] in "._" for part in file.relative_to(root).parts)
+            if file.is_file() and not any(part[0] in "._" for part in file.relative_to(root).parts)
         )
         if not files:
             raise ValueError(f"{name}: the folder {str(root)!r} has no files")
@@ -109,7 +108,9 @@ class ArrowFiles:
             schema = fragment.physical_schema
             if schema.names != first.names:
                 other = sorted(set(schema.names) ^ set(first.names))
-                what = f"differ in {', '.join(map(repr, other[:5]))}" if other else "are in disorder"
+                what = (
+                    f"differ in {', '.join(map(repr, other[:5]))}" if other else "are in disorder"
+                )
                 raise ValueError(f"{name}: the columns of {file.name!r} {what}")
             for column in schema.names:
                 if schema.field(column).type != first.field(column).type:

@@ -68,7 +68,8 @@ class DatasetRows(LoaderRows):
         if not len(dataset):
             raise ValueError(f"{name} must have at least one row, got none")
         super().__init__((), num_variables, num_classes, device, check, name, columns)
-        self._dataset, self.num_rows = dataset, len(dataset)
+        self.num_rows = len(dataset)
+        self._dataset: Any = dataset
         self._share = (0, 1)
 
     def __len__(self) -> int:

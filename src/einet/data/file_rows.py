@@ -154,9 +154,7 @@ class FileRows(RowStream):
             self._check(part, self._name)
         return part
 
-    def _read(
-        self, sizes: Sequence[int], generator: torch.Generator | None
-    ) -> Iterator[Batch]:
+    def _read(self, sizes: Sequence[int], generator: torch.Generator | None) -> Iterator[Batch]:
         """All rows of this process in batches of so many rows."""
         if not self._units:
             return

@@ -48,7 +48,7 @@ def read_ahead(parts: Iterable[_T], most: int = 2) -> Generator[_T]:
                     break
             else:
                 put("end", None)
-        except BaseException as error:  # noqa: BLE001 (raised again by whoever asked)
+        except BaseException as error:
             put("error", error)
         finally:
             close = getattr(steps, "close", None)
