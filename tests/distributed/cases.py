@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -269,8 +270,51 @@ def resumed(folder: Path, rank: int, size: int) -> Any:
         results.append(history.stopped)
         if size == 4 and rank == 0:
             for fewer in (1, 2):
-                shutil.copy(path, folder / f"{name}-{fewer}")
+                shutil.copytree(path, folder / f"{name}-{fewer}")
     return results, numbers(of), numbers(parts)
+
+
+LEARNERS = {"all": einet.EM(), "some": einet.StochasticEM(0.3)}
+
+
+class BrokenOff(Exception):
+    """Ends a run in the middle of an epoch."""
+
+
+def broken_off(folder: Path) -> None:
+    """Runs of one process that end after seven steps, in the middle of their second epoch."""
+    for name, learner in LEARNERS.items():
+        steps = 0
+
+        class Ending(type(learner)):
+            def step(self, model: Any, batch: Any, progress: float = 0.0) -> Tensor:
+                nonlocal steps
+                steps += 1
+                if steps == 8:
+                    raise BrokenOff
+                return super().step(model, batch, progress)
+
+        ending = Ending() if name == "all" else Ending(0.3)
+        # Its name is among the settings that must be the same.
+        Ending.__name__ = type(learner).__name__
+        with suppress(BrokenOff):
+            within(ending, checkpoint=folder / name, every=0)
+        for size in (1, 2, 4):
+            shutil.copytree(folder / name, folder / f"{name}-{size}")
+
+
+def within(learner: einet.Learner, **options: Any) -> Any:
+    return fitted(
+        model(), data(), data(37), epochs=3, batch_size=21, hide=0.2, optimizer=learner, **options
+    )
+
+
+def resumed_within(folder: Path, rank: int, size: int) -> Any:
+    """Any number of processes go on in the middle of an epoch that one process has begun."""
+    return [
+        within(learner, checkpoint=folder / f"{name}-{size}", resume=True)
+        for name, learner in LEARNERS.items()
+    ]
 
 
 def teams(rank: int, size: int) -> Any:

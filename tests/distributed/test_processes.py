@@ -19,8 +19,13 @@ Results = dict[tuple[str, int], list[Any]]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All cases by 1, 2 and 4 processes, in one run of four."""
-    resumed = partial(cases.resumed, tmp_path_factory.mktemp("resumed"))
-    return run_each({**cases.CASES, **cases.OTHERS, "resumed": resumed})
+    folder = tmp_path_factory.mktemp("resumed")
+    cases.broken_off(folder)
+    going_on = {
+        "resumed": partial(cases.resumed, folder),
+        "resumed_within": partial(cases.resumed_within, folder),
+    }
+    return run_each({**cases.CASES, **cases.OTHERS, **going_on})
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -131,4 +136,11 @@ def test_another_number_of_processes_goes_on_from_a_checkpoint(results: Results)
     alone = cases.resumed(Path(), 0, 0)
     for size in (1, 2):
         for told in results["resumed", size]:
+            assert_same(told, alone)
+
+
+def test_processes_go_on_within_an_epoch_that_one_has_begun(results: Results) -> None:
+    alone = [cases.within(learner) for learner in cases.LEARNERS.values()]
+    for size in SIZES:
+        for told in results["resumed_within", size]:
             assert_same(told, alone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,16 +30,18 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of, structure_of
+from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.history import History
 from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
-from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.loop import Loop
 from einet.learning.objective import check_objective
-from einet.learning.plain import as_count, as_fields
+from einet.learning.plain import as_count
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption, take_units
 from einet.learning.retrying import RetryingTrainee
+from einet.learning.run_settings import settings_of, structure_of
 from einet.learning.steps import generator_of
 from einet.learning.trainee import under
 from einet.learning.watch import Watch
@@ -74,6 +77,7 @@ def fit(
     transform: Transform | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | None = None,
+    every: float | int | None = None,
     resume: bool = False,
     progress: bool = True,
     distributed: bool | Team | None = None,
@@ -122,11 +126,16 @@ def fit(
             given some rows as a tensor on the model's device. Queries expect what it returns.
         callbacks: A function, or several, called after each epoch with an
             :class:`~einet.EpochReport`, whose ``stop()`` ends the training.
-        checkpoint: A file for the state of the training, written every half a minute and at the
-            end, also after Ctrl-C. It replaces an earlier checkpoint, and no file of another kind.
-        resume: Whether to go on from the state in that file, where there is one. On a CPU the
-            result is the same, bit by bit, as if nothing had happened. A file that is damaged, or
-            of a run with other data, model or settings, is refused, and the model stays as it was:
+        checkpoint: A folder for the state of the training, which is written to a new file every
+            half a minute, in the middle of an epoch too, and at the end, also after Ctrl-C or
+            SIGTERM. The last two files are kept, and files of an earlier run replaced. Only one
+            run at a time may write to a folder. See ``docs/checkpoints.md``.
+        every: How many seconds lie between two files; 0 for one after every step. By default half
+            a minute, or more where writing would take longer than a hundredth of the time.
+        resume: Whether to go on from the state in that folder, where there is one. On a CPU the
+            result is the same, bit by bit, as if nothing had happened. A file that is damaged
+            gives way to the one before it, with a warning. One of a run with other data, model or
+            settings is refused, and the model stays as it was:
             ``epochs`` count among the settings, as schedules depend on them. Not compared are
             ``callbacks``, ``device``, ``progress``, ``initialize`` and the model's ``precision``;
             of ``transform`` what it makes of a few rows, of a schedule its values at many places,
@@ -173,7 +182,7 @@ def fit(
         labels=labels, valid_labels=valid_labels, weights=weights,
     )  # fmt: skip
     # Only the first process writes; a checkpoint knows nothing of how many there are.
-    file = Checkpoint(checkpoint if team.first else None)
+    file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
     settings = {
         "epochs": epochs,
         "batch_size": size,
@@ -190,12 +199,16 @@ def fit(
         team, model, structure_of(model), rows, others, learner,
         {**settings, **agreed, "initialize": initialize},
     )  # fmt: skip
-    state = team.from_first(file.read) if resume else None
     labelled_rows = model.num_classes > 1
     rows = shard_of(rows, team, stopping, labelled_rows)
     others = None if others is None else shard_of(others, team, stopping, labelled_rows)
-    read_from = None if state is None or checkpoint is None else Path(checkpoint)
-    with Resumption(read_from, model) as resumption:
+    with ExitStack() as held:
+        held.enter_context(file)
+        state = team.from_first(file.read) if resume else None
+        read_from = file.good[-1] if file.good else checkpoint
+        resumption = held.enter_context(
+            Resumption(None if state is None or read_from is None else Path(read_from), model)
+        )
         if device is not None:
             model.to(device)
         model.remember(rows.columns)
@@ -207,13 +220,15 @@ def fit(
         first = 0
         if state is not None:
             with resumption.reading():
-                as_fields(state[0], "the state", ["phase", "loop", "trainee"])
-                first = as_count(state[0]["phase"], "phase", 0, 0 if last is None else 1)
+                first = as_count(state[0].get("phase"), "phase", 0, 0 if last is None else 1)
                 # Priors ask for the units of the leaves before the loop takes up its state.
                 take_units(model, under("last.", state[1]))
         steps = rows.steps(size)
         total = None if steps is None else (epochs + finish) * steps
-        with Interrupt() as interrupt, Bar(epochs + finish, total, progress and team.first) as bar:
+        with (
+            Interrupt(by_term=checkpoint is not None) as interrupt,
+            Bar(epochs + finish, total, progress and team.first) as bar,
+        ):
             watch = Watch(stopping.watch(interrupt), bar)
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
@@ -237,13 +252,11 @@ def fit(
                             patience=phase.patience,
                             validated=others is not None,
                             histories=histories,
-                            after_epoch=[
-                                joint_report(team, report_to(calls), calls),
-                                *file.saver(number),
-                            ],
+                            after_epoch=[joint_report(team, report_to(calls), calls)],
+                            saver=file.saver(number),
                         )
                         if state is not None:
-                            plain = {name: state[0][name] for name in ("loop", "trainee")}
+                            plain = {name: state[0][name] for name in state[0] if name != "phase"}
                             with resumption.reading():
                                 earlier = range(1, epochs + 1) if number else range(1)
                                 loop.load_state(plain, state[1], earlier)
@@ -251,8 +264,6 @@ def fit(
                             state = None
                         loop.run()
                         histories = loop.histories
-                        if checkpoint is not None:
-                            file.save(number, loop)
                     finally:
                         phase.learner.finish(model)
                         phase.learner.team = ALONE

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.learning.less_memory import with_less
-from einet.learning.trainee import LEAST_VALID_BATCH, ModelTrainee
+from einet.learning.model_trainee import LEAST_VALID_BATCH, ModelTrainee
 from einet.learning.watch import Watch
 
 __all__ = ["RetryingTrainee"]
@@ -38,6 +38,7 @@ class RetryingTrainee(ModelTrainee):
             # Here, where the failed step is forgotten with all that it held.
             self.last.restore()
             self.learner.begin_epoch_anew()
+            self.place = None
 
     def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
         while True:
