@@ -370,6 +370,7 @@ class ClusterTraining:
             fill=model.device.type == "cuda" and learner.stackable,
         )
         trainee.cluster, trainee.size = number, size
+        trainee.rows_name = f"rows of cluster {number}"
         if self.keeps:
             trainee.make_resumable()
         return trainee, learner

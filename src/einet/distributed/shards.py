@@ -62,6 +62,10 @@ class _Sharded(RowStream):
         """The names of the variables."""
         return self._rows.columns
 
+    @property
+    def whole(self) -> RowStream:
+        return self._rows
+
     def joint_(self, sums: list[Tensor]) -> None:
         self._team.sum_(sums)
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex, get_args
 
 import torch
 
-from einet._checks import as_int, as_seed, check_flag
+from einet._checks import as_int, as_seed, check_choice, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.streams import Transform
@@ -44,10 +44,14 @@ from einet.learning.retrying import RetryingTrainee
 from einet.learning.run_settings import settings_of, structure_of
 from einet.learning.steps import generator_of
 from einet.learning.trainee import under
+from einet.learning.trouble import warn_of_skipped
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = ["fit"]
+__all__ = ["OnError", "fit"]
+
+#: What is done about numbers that are not finite.
+OnError = Literal["raise", "skip"]
 
 # Rows in a mini-batch.
 _BATCH_SIZE = 500
@@ -79,6 +83,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     every: float | int | None = None,
     resume: bool = False,
+    on_error: OnError = "raise",
     progress: bool = True,
     distributed: bool | Team | None = None,
 ) -> History:
@@ -140,6 +145,11 @@ def fit(
             ``callbacks``, ``device``, ``progress``, ``initialize`` and the model's ``precision``;
             of ``transform`` what it makes of a few rows, of a schedule its values at many places,
             and of an optimiser its class and the settings of its groups.
+        on_error: What is done about numbers that are not finite, which extreme cells bring about.
+            ``"raise"`` ends the training where a log-likelihood is NaN, and names the rows and
+            cells that it comes from. ``"skip"`` begins the epoch once more and leaves out rows
+            whose log-likelihood is NaN or −∞, or what is learnt from them, from there on.
+            ``history.skipped`` counts them, and a warning at the end names some.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
         distributed: Whether to learn together with the other processes of ``torch.distributed``;
             by default where a group of them is there, as within :func:`einet.distributed.start`.
@@ -168,6 +178,7 @@ def fit(
             check_flag(name, flag)
     size = _batch_size(batch_size, train)
     hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
+    check_choice("on_error", on_error, get_args(OnError))
     calls = as_callbacks(callbacks)
     learner = as_learner(optimizer, objective)
     last = finisher(finish, learner)
@@ -193,12 +204,19 @@ def fit(
         "objective": objective,
     }
     if checkpoint is not None:
-        file.settings = {**settings_of("fit", [model], rows, others, learner), **settings}
+        file.settings = {
+            **settings_of("fit", [model], rows, others, learner),
+            **settings,
+            # Said where it is, so that runs of earlier releases can go on.
+            **({} if on_error == "raise" else {"on_error": on_error}),
+        }
     agreed = {"checkpoint": checkpoint is not None, "resume": resume, "callbacks": bool(calls)}
     check_joint(
         team, model, structure_of(model), rows, others, learner,
-        {**settings, **agreed, "initialize": initialize},
+        {**settings, **agreed, "initialize": initialize, "on_error": on_error},
     )  # fmt: skip
+    if on_error == "skip" and not team.alone:
+        raise ValueError("on_error must be 'raise' for several processes, got 'skip'")
     labelled_rows = model.num_classes > 1
     rows = shard_of(rows, team, stopping, labelled_rows)
     others = None if others is None else shard_of(others, team, stopping, labelled_rows)
@@ -233,7 +251,7 @@ def fit(
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
                 phases.append(_Phase(last, finish, None, None, 0.0))
-            histories = [History()]
+            histories, named = [History()], ""
             try:
                 for number, phase in list(enumerate(phases))[first:]:
                     phase.learner.team = team
@@ -241,7 +259,7 @@ def fit(
                     try:
                         trainee = RetryingTrainee(
                             model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
-                            hide=phase.hide, objective=objective,
+                            hide=phase.hide, objective=objective, skip=on_error == "skip",
                         )  # fmt: skip
                         if checkpoint is not None:
                             trainee.make_resumable()
@@ -263,7 +281,7 @@ def fit(
                             resumption.done()
                             state = None
                         loop.run()
-                        histories = loop.histories
+                        histories, named = loop.histories, trainee.named or named
                     finally:
                         phase.learner.finish(model)
                         phase.learner.team = ALONE
@@ -271,6 +289,7 @@ def fit(
                         break
                 # A loader tells the names of its columns with its first batch.
                 model.remember(rows.columns)
+                warn_of_skipped(histories[0], named)
                 return team.from_first(lambda: histories[0])
             finally:
                 # A mixture's members are trained one after the other: each would keep its memory.

@@ -34,6 +34,10 @@ class Saver:
     save: Callable[[Loop], None]
 
 
+class UnsoundError(FloatingPointError):
+    """A number that was met in training is not finite."""
+
+
 class Loop:
     """Trains until all epochs are done, nothing improves any more, or somebody says stop.
 
@@ -80,6 +84,8 @@ class Loop:
         # When the present epoch began, and how long it had taken in a run that is gone on with.
         self._began, self._earlier = time.perf_counter(), 0.0
         self.stopped_by_callback = False
+        if any(history.skipped for history in self.histories):
+            trainee.skip_from_here(0)
 
     @staticmethod
     def _best_so_far(history: History) -> float:
@@ -100,10 +106,17 @@ class Loop:
             if self._score_baseline():
                 # Before anything is learnt: a disk that is full is no news after an hour.
                 self._save_if_due()
-                while not self.finished and not self._epoch():
+                while not self.finished and not self._sound_epoch():
                     pass
             self.read()
             self.save()
+        except UnsoundError as error:
+            # Rows are looked for with the last state that was sound.
+            self.trainee.restore(False)
+            named = self.trainee.trouble()
+            self.trainee.restore(validated and self._has_best())
+            rows = f". Rows that break the model as it was then: {named}" if named else ""
+            raise FloatingPointError(f"{error}{rows}") from None
         except BaseException:
             self.trainee.restore(validated and self._has_best())
             raise
@@ -127,6 +140,17 @@ class Loop:
 
     def _has_best(self) -> bool:
         return self.baseline or any(h.best_epoch is not None for h in self.histories)
+
+    def _sound_epoch(self) -> bool:
+        """One more epoch; where it breaks, and rows may be left out, once more without them."""
+        try:
+            return self._epoch()
+        except UnsoundError:
+            if self.kept < self.done - 1 or not self.trainee.look_again():
+                raise
+        self.done, self._earlier = self.kept, 0.0
+        self._unread.clear()
+        return False
 
     def _epoch(self) -> bool:
         """One more epoch; whether it was the last, because somebody asked to stop."""
@@ -169,7 +193,7 @@ class Loop:
         """Read what was measured since the last time: on a GPU that waits."""
         if not self._unread:
             return
-        means = self._sound(torch.stack([mean for mean, _ in self._unread]))
+        means = self._sound(torch.stack([mean for mean, _ in self._unread]), self.trainee.may_skip)
         self._sound(self.trainee.soundness())
         first = self.done - len(self._unread)
         for place, (row, (_, seconds)) in enumerate(zip(means.tolist(), self._unread, strict=True)):
@@ -180,13 +204,16 @@ class Loop:
                     history.seconds.append(seconds)
                     if size is not None:
                         history.step_size.append(size)
+                    if self.trainee.skipped is not None:
+                        before = [0] * (len(history) - 1 - len(history.skipped))
+                        history.skipped += [*before, self.trainee.skipped]
         self._unread.clear()
         self.watch.show(train=float(means[-1].mean()))
 
     def _judge(self, scores: Tensor) -> None:
         """Note validation results, and whose best epoch this was."""
         numbers, epoch = (
-            self._sound(scores, nan_allowed=True).tolist(),
+            scores.double().tolist(),
             self.before + self.done - 1,
         )
         for number, (history, score) in enumerate(zip(self.histories, numbers, strict=True)):
@@ -218,17 +245,17 @@ class Loop:
         self.stopped_by_callback = True
         self._stop("callback")
 
-    def _sound(self, values: Tensor, nan_allowed: bool = False) -> Tensor:
-        """The values, unless one of them is NaN."""
+    def _sound(self, values: Tensor, finite: bool = False) -> Tensor:
+        """The values, unless one of them is NaN, or not finite where they have to be."""
         values = values.double().cpu()
-        wrong = values.isnan()
-        if nan_allowed or not bool(wrong.any()):
+        wrong = ~values.isfinite() if finite else values.isnan()
+        if not bool(wrong.any()):
             return values
         number = int(wrong.view(-1, self.trainee.count).any(0).nonzero()[0])
         size = self.trainee.step_size(max(0, self.done - 1), self.epochs)
         step = "" if size is None else f", or too large a step (it was {size:g})"
         since = self.trainee.since()
-        raise FloatingPointError(
+        raise UnsoundError(
             f"NaN at step {self.watch.steps} of the training{self.trainee.name(number)}: look for "
             f"extreme values in the data{step}{since and f'. The model is what it was {since}'}"
         )
@@ -236,8 +263,9 @@ class Loop:
     def _check_place(self) -> None:
         """Raise if what the present epoch has come to is no number."""
         place = self.trainee.place
-        if place is not None and place.steps:
-            self._sound(place.mean.view(1, -1))
+        if place is not None and place.total is not None:
+            # Not the mean: there may be no row yet that counts.
+            self._sound(place.total.view(1, -1), self.trainee.may_skip)
 
     # -- going on --------------------------------------------------------------------------------
 
@@ -316,6 +344,8 @@ class Loop:
         for history, waiting in zip(self.histories, self._waiting, strict=True):
             if waiting:
                 history.stopped = "finished"
+            if history.skipped:
+                trainee.skip_from_here(0)
         self.watch.skip(self.done, trainee.steps or 0)
         if within is not None:
             least = self.done if self.validated else 0

@@ -13,7 +13,7 @@ from einet.data.streams import RowStream
 from einet.learning.joining import keep_equal
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.place_state import load_place, place_state
-from einet.learning.plain import as_fields
+from einet.learning.plain import as_count, as_fields
 from einet.learning.snapshot import check_numbers, numbers_by_name, restore_numbers
 from einet.learning.steps import (
     Place,
@@ -24,6 +24,7 @@ from einet.learning.steps import (
     progress_in,
 )
 from einet.learning.trainee import SnapshotTrainee, check_prefixes, mean_objective, under
+from einet.learning.trouble import broken_rows, name_rows
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
@@ -31,6 +32,8 @@ __all__ = ["LEAST_VALID_BATCH", "ModelTrainee"]
 
 #: Without gradients there is no reason for small batches.
 LEAST_VALID_BATCH = 1024
+# No data have more rows than this.
+_MOST_ROWS = 1 << 48
 
 
 class ModelTrainee(SnapshotTrainee):
@@ -47,7 +50,11 @@ class ModelTrainee(SnapshotTrainee):
         hide: The probability with which a known cell is taken for missing.
         objective: What is maximised.
         fill: Whether mini-batches are filled up to few numbers of rows: on a GPU each is recorded.
+        skip: Whether rows that break the training are left out of it.
     """
+
+    #: What error messages call the rows.
+    rows_name = "train"
 
     def __init__(
         self,
@@ -61,6 +68,7 @@ class ModelTrainee(SnapshotTrainee):
         hide: float = 0.0,
         objective: Objective = "generative",
         fill: bool = False,
+        skip: bool = False,
     ) -> None:
         super().__init__(model, valid)
         self.learner, self.rows = learner, rows
@@ -72,6 +80,17 @@ class ModelTrainee(SnapshotTrainee):
         self._learner_state: LearnerState | None = None
         self._tells_place = False
         self._hidden: torch.Generator | None = None
+        #: Rows that broke the training when they were first looked for, in words.
+        self.named = ""
+        if skip:
+            self.make_resumable()
+            if not self._tells_place:
+                raise ValueError(
+                    "on_error 'skip' goes back to the beginning of an epoch, for which the learner "
+                    f"has to tell its state: {type(learner).__name__} does not define "
+                    "state_within() and load_state_within()"
+                )
+            self.may_skip = True
 
     def make_resumable(self) -> None:
         """Keep the learner's state too from here on, for a checkpoint."""
@@ -83,6 +102,7 @@ class ModelTrainee(SnapshotTrainee):
     def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
         if self.place is None:
             self.place, self._hidden = Place(), self._hiding(epoch)
+            self.skipped = None if self.skipped is None else 0
         place, hidden = self.place, self._hidden
         if not place.over:
             generator = None if self.seed is None else generator_of(*self.seed, epoch)
@@ -92,7 +112,13 @@ class ModelTrainee(SnapshotTrainee):
             at = progress_in(epoch, epochs, self.steps)
 
             def step(batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
-                return taught(batch if hidden is None else batch.hide(self.hide, hidden), progress)
+                batch = batch if hidden is None else batch.hide(self.hide, hidden)
+                if self.skipped is not None:
+                    batch = self._left(batch)
+                if not len(batch) and self.learner.team.alone:
+                    nothing = torch.zeros((), dtype=torch.float64, device=self.model.device)
+                    return nothing, nothing
+                return taught(batch, progress)
 
             batches = self.rows.mini_batches(self.batch_size, generator)
             if learn_epoch(batches, step, at, watch, place, self.rows.joint_) is None:
@@ -108,6 +134,38 @@ class ModelTrainee(SnapshotTrainee):
         if self.hide == 0 or self.seed is None:
             return None
         return hiding_generator(self.seed, epoch, self.model.device)
+
+    # -- rows that break it ----------------------------------------------------------------------
+
+    def _left(self, batch: Batch) -> Batch:
+        """A batch without those rows that break the training; they are counted."""
+        assert self.skipped is not None
+        broken = broken_rows(self.model, batch, self.objective)
+        if not len(broken):
+            return batch
+        self.skipped += len(broken)
+        left = torch.ones(len(batch), dtype=torch.bool, device=batch.x.device)
+        left[broken] = False
+        return batch[left]
+
+    def look_again(self) -> bool:
+        if not self.may_skip or self._learner_state is None:
+            return False
+        self.last.restore()
+        self.place = None
+        self.learner.load_state_within(self.model, *self._learner_state)
+        self.named = self.trouble()
+        self.may_skip, self.skipped = False, 0
+        return True
+
+    def skip_from_here(self, skipped: int) -> None:
+        if not self.may_skip and self.skipped is None:
+            raise ValueError("rows were left out of it, which this run does not do")
+        self.may_skip, self.skipped = False, skipped
+
+    def trouble(self) -> str:
+        size = max(self.batch_size, 1)
+        return name_rows(self.model, self.rows.whole, self.objective, size, self.rows_name)
 
     def step_size(self, epoch: int, epochs: int) -> float | None:
         steps = self.steps
@@ -160,10 +218,12 @@ class ModelTrainee(SnapshotTrainee):
         values, tensors = place_state(self.place or Place(), hidden)
         parts = {"place.": tensors, "model.": numbers_by_name(self.model), "learner.": told[1]}
         named = {prefix + name: part[name] for prefix, part in parts.items() for name in part}
-        return {"place": values, "learner": told[0]}, named
+        return {"place": values, "learner": told[0], "skipped": self.skipped}, named
 
     def load_within(self, epoch: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        values = as_fields(values, "within", ["place", "learner"])
+        values = as_fields(values, "within", ["place", "learner", "skipped"])
+        if values["skipped"] is not None:
+            self.skip_from_here(as_count(values["skipped"], "within.skipped", 0, _MOST_ROWS))
         if not self._tells_place:
             raise ValueError(f"{type(self.learner).__name__} cannot go on within an epoch")
         check_prefixes(tensors, ["place.", "model.", "learner."])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -48,6 +50,11 @@ class RetryingTrainee(ModelTrainee):
                 rows = max(self.batch_size, LEAST_VALID_BATCH)
                 if not self.learner.team.alone or not with_less(self.model, rows):
                     raise
+
+    def load_within(self, epoch: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().load_within(epoch, values, tensors)
+        # The state that was kept may be of an earlier epoch.
+        self._fresh = False
 
     def keep_last(self, epoch: int) -> None:
         super().keep_last(epoch)

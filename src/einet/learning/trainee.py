@@ -44,6 +44,26 @@ class Trainee(ABC):
         It begins at ``place`` where there is one, and leaves it where it has come to.
         """
 
+    #: Whether rows that break the training are left out of it, and have yet to be looked for.
+    may_skip: bool = False
+    #: How many rows were left out of the present epoch, or the last; None if none was looked for.
+    skipped: int | None = None
+
+    def look_again(self) -> bool:
+        """Go back to the beginning of the epoch and leave out rows that break it from here on.
+
+        Whether that is to be done; called where a number that was met in the epoch is not finite.
+        """
+        return False
+
+    def skip_from_here(self, skipped: int) -> None:
+        """Go on as a run that has left out so many rows of the present epoch."""
+        raise ValueError("rows were left out of it, which this run does not do")
+
+    def trouble(self) -> str:
+        """Which rows break the state that was kept last, in words; nothing where none is known."""
+        return ""
+
     def end_epoch(self) -> None:
         """The epoch is noted: the next one begins at its beginning."""
         self.place = None
