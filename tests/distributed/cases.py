@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
@@ -195,6 +196,20 @@ def loaders_alone() -> Any:
     return fitted(start, loader, loader, epochs=2, optimizer=optimizer)
 
 
+class _Frames(_Loader):
+    def __init__(self, frames: list[Any]) -> None:
+        super().__init__(torch.zeros(1), [1])
+        self._parts = frames
+
+
+def named_loaders(rank: int, size: int) -> Any:
+    """Frames whose columns come in another order in the last process."""
+    names = ["a", "b", "c", "d"]
+    order = names if rank < size - 1 else names[::-1]
+    loader = _Frames([pandas.DataFrame(data(20).numpy(), columns=order)])
+    return fitted(model().initialize(data()), loader, epochs=1)
+
+
 def callbacks(rank: int, size: int) -> Any:
     """Only the first process is called back, and its word counts for all."""
     called: list[int] = []
@@ -344,7 +359,7 @@ def first_fails(rank: int, size: int) -> Any:
 OTHERS = {
     case.__name__: case
     for case in (
-        loaders, callbacks, interrupted, another_graph, another_setting, fails_alone,
+        named_loaders, loaders, callbacks, interrupted, another_graph, another_setting, fails_alone,
         unknown_learner, alone_among_others, teams, first_fails,
     )
 }  # fmt: skip

@@ -65,6 +65,13 @@ def test_loaders_of_uneven_and_empty_shards(size: int, results: Results) -> None
     assert_same(told[0][1]["valid"], alone[1]["valid"])
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_loaders_must_agree_on_columns(size: int, results: Results) -> None:
+    for told in results["named_loaders", size]:
+        assert told.startswith("ValueError: the loaders of all processes must yield the same")
+        assert f"in process {size - 1} ('d', 'c', 'b', 'a')" in told
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_the_first_process_is_called_back_and_stops_all(size: int, results: Results) -> None:
     for rank, (_, history, called) in enumerate(results["callbacks", size]):
