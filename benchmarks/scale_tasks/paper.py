@@ -46,16 +46,16 @@ def predicted(about: dict[str, Any], gpus: int, gbit: int) -> dict[str, Any]:
     full = about["weight_bytes"] + about["leaf_bytes"]
     sent = 2 * (gpus - 1) / gpus * full / (gbit * 1e9 / 8) * 1e3
     step, up = about["step_ms"], about["up_ms"]
-    # So many local steps take as long as the sums that they share.
-    needed = max(0.0, up + sent - step) * _KNEE / (1 - _KNEE) / step
+    # H t / ((H − 1) t + up + sent) ≥ 0.8, and m t / (m up + sent) ≥ 0.8 with m times the rows.
+    steps = max(0.0, up + sent - step) * _KNEE / (1 - _KNEE) / step
+    times = 1 if speed_up(full) >= _KNEE * gpus else _KNEE * sent / (step - _KNEE * up)
     return {
         "sent_ms": round(sent, 2),
         "speed_up": round(speed_up(full), 1),
         "efficiency": round(speed_up(full) / gpus, 3),
         "speed_up_bf16": round(speed_up(full / 2 - about["leaf_bytes"] / 4), 1),
-        "local_steps_for_80_percent": max(1, math.ceil(needed)),
-        # Or as many times the rows in a mini-batch: a step then takes so much longer.
-        "rows_for_80_percent": about["batch"] * max(1, math.ceil(needed)),
+        "local_steps_for_80_percent": max(1, math.ceil(steps)),
+        "rows_for_80_percent": about["batch"] * max(1, math.ceil(times)),
         "speed_up_cut_sums": round(speed_up(about["value_bytes"] * gpus), 1),
     }
 

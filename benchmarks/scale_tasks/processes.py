@@ -22,7 +22,7 @@ from einet.distributed.team import Team
 from einet.learning.em import StochasticEM
 from scale_tasks._models import MODELS, made
 
-_STEPS, _ROUNDS = 10, 9
+_STEPS, _ROUNDS = 5, 9
 
 
 def measure(quick: bool) -> Iterator[dict[str, Any]]:

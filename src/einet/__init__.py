@@ -24,8 +24,8 @@ from einet.learning.fit import fit
 from einet.learning.gradient import Gradient, unconstrained
 from einet.learning.history import History
 from einet.learning.learner import Learner
-from einet.learning.loop import EpochReport
 from einet.learning.prior import Prior
+from einet.learning.report import EpochReport
 from einet.learning.schedules import cosine, exponential, linear
 from einet.models.base import Model
 from einet.models.einet import Einet

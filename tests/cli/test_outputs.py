@@ -15,6 +15,7 @@ import torch
 import einet
 from einet.cli import outputs
 from einet.cli.outputs import Kind, Output, check_outputs, check_space
+from einet.learning.checkpoint_file import checkpoints_in
 
 
 def out(path: Path, kind: Kind = "any", option: str = "output", folder: bool = False) -> Output:
@@ -121,7 +122,9 @@ def test_only_what_is_of_a_kind_is_replaced_by_that_kind(tmp_path: Path):
     files = {kind: tmp_path / kind for kind in ("checkpoint", "model", "png", "text", "empty")}
     model.save(files["model"])
     rows = torch.randn(20, 4)
-    einet.fit(model, rows, epochs=1, checkpoint=files["checkpoint"], progress=False)
+    folder = tmp_path / "run"
+    einet.fit(model, rows, epochs=1, checkpoint=folder, progress=False)
+    shutil.copy(list(checkpoints_in(folder).values())[-1], files["checkpoint"])
     files["png"].write_bytes(b"\x89PNG\r\n\x1a\n...")
     files["text"].write_text("text")
     files["empty"].touch()
@@ -134,6 +137,13 @@ def test_only_what_is_of_a_kind_is_replaced_by_that_kind(tmp_path: Path):
                     check_outputs([out(path, kind)], {})
     for path in files.values():
         check_outputs([out(path)], {})
+    # Checkpoints lie in folders, which are for nothing else.
+    check_outputs([out(folder, "checkpoint")], {})
+    with pytest.raises(IsADirectoryError, match="run is a folder; give the name of a file"):
+        check_outputs([out(folder, "model")], {})
+    (folder / "notes.txt").touch()
+    with pytest.raises(FileExistsError, match="run is a folder that holds other things"):
+        check_outputs([out(folder, "checkpoint")], {})
 
 
 def test_disks_that_are_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +63,31 @@ def test_fit_writes_a_model_and_its_curve(folder):
     model = TableModel.load(folder / "model.einet")
     assert model.table.names == list(made().columns)
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interrupted_fit_goes_on_to_the_same_model(folder, tmp_path, monkeypatch):
+    words = ["fit", folder / "people.csv", "--epochs", 4, "--num-sums", 2, "-o"]
+    assert run(*words, tmp_path / "whole.einet").exit_code == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["whole.einet"]
+    real, steps = einet.StochasticEM.step, []
+
+    def step(learner, *arguments, **options):
+        steps.append(1)
+        if len(steps) == 14:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(learner, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(einet.StochasticEM, "step", step)
+        result = run(*words, tmp_path / "parts.einet")
+    assert result.exit_code == 130
+    assert "--resume goes on from" in result.output
+    assert not (tmp_path / "parts.einet").exists()
+    assert (tmp_path / "parts.einet.checkpoint").is_dir()
+    assert run(*words, tmp_path / "parts.einet", "--resume").exit_code == 0
+    whole, parts = (tmp_path / f"{name}.einet" for name in ("whole", "parts"))
+    assert whole.read_bytes() == parts.read_bytes()
+    assert not (tmp_path / "parts.einet.checkpoint").exists()
 
 
 def test_fit_from_a_pipe_and_in_json(folder, tmp_path):

@@ -22,7 +22,8 @@ from einet.data.batch import Batch, as_batch
 from einet.data.streams import Rows
 from einet.engine import replay
 from einet.learning.console import Bar, Interrupt
-from einet.learning.trainee import ModelTrainee, Trainee
+from einet.learning.model_trainee import ModelTrainee
+from einet.learning.trainee import Trainee
 from einet.learning.watch import Watch
 from einet.storage import reference
 

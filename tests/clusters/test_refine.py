@@ -15,7 +15,6 @@ from torch import Tensor
 import einet
 from einet import EM, ClusteredEinet, StochasticEM
 from einet.clusters import refine as module
-from einet.learning import checkpoint as checkpoint_module
 from tests.budgets import limit
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
@@ -164,8 +163,7 @@ Probe.__name__ = "StochasticEM"
 @pytest.mark.parametrize("crash", [False, True], ids=["Ctrl-C", "crash"])
 @pytest.mark.parametrize("step", [2, 20])
 @pytest.mark.parametrize("validated", [False, True])
-def test_resume(tmp_path: Path, crash: bool, step: int, validated: bool, monkeypatch):
-    monkeypatch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", 0.0)
+def test_resume(tmp_path: Path, crash: bool, step: int, validated: bool):
     path = tmp_path / "refinement.checkpoint"
     options: dict[str, Any] = dict(epochs=4, batch_size=20, progress=False)
     options["valid"] = rows(30, seed=1) if validated else None
@@ -181,9 +179,9 @@ def test_resume(tmp_path: Path, crash: bool, step: int, validated: bool, monkeyp
     model, before = trained(), state(trained())
     if crash:
         with pytest.raises(RuntimeError, match="out of memory"):
-            model.refine(rows(), optimizer=Probe(stop), checkpoint=path, **options)
+            model.refine(rows(), optimizer=Probe(stop), checkpoint=path, every=0, **options)
     else:
-        history = model.refine(rows(), optimizer=Probe(stop), checkpoint=path, **options)
+        history = model.refine(rows(), optimizer=Probe(stop), checkpoint=path, every=0, **options)
         assert history.stopped == "interrupted"
         assert (len(history) > 0) == (step > 2)
     if step == 2:

@@ -17,7 +17,6 @@ from torch import Tensor
 import einet
 from einet import ClusteredEinet, Einet, StochasticEM
 from einet.clusters import training as module
-from einet.learning import checkpoint as checkpoint_module
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
 NAN = float("nan")
@@ -280,15 +279,13 @@ def test_ctrl_c_and_resume(
     assert finished.inertia == uninterrupted.inertia
 
 
-def test_resume_after_a_crash(x: Tensor, path: Path, whole: ClusteredEinet, monkeypatch):
-    monkeypatch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", 0.0)
-
+def test_resume_after_a_crash(x: Tensor, path: Path, whole: ClusteredEinet):
     def crash(now: int) -> None:
         if now == 13:
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        make().fit(x, optimizer=Probe(crash), checkpoint=path, **OPTIONS)
+        make().fit(x, optimizer=Probe(crash), checkpoint=path, every=0, **OPTIONS)
     probe, model = Probe(), make()
     model.fit(x, optimizer=probe, checkpoint=path, resume=True, **OPTIONS)
     assert same(model, whole)
@@ -379,8 +376,8 @@ def test_bad_arguments(x: Tensor, tmp_path: Path):
         ClusteredEinet(GRAPH, einet.Bernoulli(), 2, 2).fit(x, **OPTIONS)
     with pytest.raises(FileNotFoundError, match="checkpoint"):
         model.fit(x, checkpoint=tmp_path / "nowhere" / "file", **OPTIONS)
-    with pytest.raises(IsADirectoryError, match="checkpoint"):
-        model.fit(x, checkpoint=tmp_path, **OPTIONS)
+    with pytest.raises(ValueError, match="every is given"):
+        model.fit(x, every=3, **OPTIONS)
     with einet.unconstrained(model), pytest.raises(ValueError, match="unconstrained"):
         model.fit(x, **OPTIONS)
     with pytest.raises(ValueError, match="num_clusters"):
@@ -476,10 +473,7 @@ def test_weights_of_rows(x: Tensor, together: int):
 
 @pytest.mark.parametrize("together", [1, 2])
 @pytest.mark.parametrize("step", [3, 9, 14])
-def test_resume_with_validation_and_a_finish(
-    x: Tensor, path: Path, together: int, step: int, monkeypatch
-):
-    monkeypatch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", -1.0)
+def test_resume_with_validation_and_a_finish(x: Tensor, path: Path, together: int, step: int):
     options: dict[str, Any] = {**OPTIONS, "valid": x[:30], "finish": 2, "together": together}
     options["optimizer"] = StochasticEM(0.5, einet.Prior(sums=1.0, leaves=3.0))
     whole = make()
@@ -492,7 +486,7 @@ def test_resume_with_validation_and_a_finish(
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        make().fit(x, checkpoint=path, callbacks=crash, **options)
+        make().fit(x, checkpoint=path, every=0, callbacks=crash, **options)
     again = make()
     finished = again.fit(x, checkpoint=path, resume=True, **options)
     assert (finished.train, finished.valid) == (expected.train, expected.valid)
@@ -517,7 +511,6 @@ def test_callbacks_know_the_cluster_and_can_stop(x: Tensor):
 
 
 def test_gradients_can_be_resumed_in_the_midst_of_a_cluster(x: Tensor, path: Path, monkeypatch):
-    monkeypatch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", -1.0)
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_COPIES", -1.0)
     options: dict[str, Any] = {**OPTIONS, "epochs": 4}
 
@@ -532,7 +525,7 @@ def test_gradients_can_be_resumed_in_the_midst_of_a_cluster(x: Tensor, path: Pat
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        make().fit(x, optimizer=adam(), checkpoint=path, callbacks=crash, **options)
+        make().fit(x, optimizer=adam(), checkpoint=path, every=0, callbacks=crash, **options)
     again, epochs = make(), []
     again.fit(
         x, optimizer=adam(), checkpoint=path, resume=True,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
@@ -141,11 +144,25 @@ def one_cluster(rank: int, size: int) -> Any:
     return numbers(of)
 
 
+def files(rank: int, size: int) -> Any:
+    """Every process reads its part of a file: those of full-batch EM add up to the same."""
+    import pyarrow
+    import pyarrow.parquet
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, x = Path(folder) / "rows.parquet", data()
+        columns = {f"x{n}": pyarrow.array(x[:, n].numpy(), from_pandas=True) for n in range(4)}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=17)
+        start = model().initialize(x)
+        options = {"epochs": 3, "batch_size": 30, "optimizer": einet.EM(), "initialize": False}
+        return fitted(start, path, path, **options)
+
+
 CASES = {
     case.__name__: case
     for case in (
         full_batch, stochastic, gradient, several_looks, discriminative, mixture, few_rows, early,
-        many_layers, whole_clusters, one_cluster,
+        many_layers, whole_clusters, one_cluster, files,
     )
 }  # fmt: skip
 
@@ -192,6 +209,20 @@ def loaders_alone() -> Any:
     optimizer = einet.StochasticEM(0.4, einet.Prior(sums=1.0, leaves=0.5))
     loader = _Loader(x, [20, 20, 20])
     return fitted(start, loader, loader, epochs=2, optimizer=optimizer)
+
+
+class _Frames(_Loader):
+    def __init__(self, frames: list[Any]) -> None:
+        super().__init__(torch.zeros(1), [1])
+        self._parts = frames
+
+
+def named_loaders(rank: int, size: int) -> Any:
+    """Frames whose columns come in another order in the last process."""
+    names = ["a", "b", "c", "d"]
+    order = names if rank < size - 1 else names[::-1]
+    loader = _Frames([pandas.DataFrame(data(20).numpy(), columns=order)])
+    return fitted(model().initialize(data()), loader, epochs=1)
 
 
 def callbacks(rank: int, size: int) -> Any:
@@ -269,8 +300,51 @@ def resumed(folder: Path, rank: int, size: int) -> Any:
         results.append(history.stopped)
         if size == 4 and rank == 0:
             for fewer in (1, 2):
-                shutil.copy(path, folder / f"{name}-{fewer}")
+                shutil.copytree(path, folder / f"{name}-{fewer}")
     return results, numbers(of), numbers(parts)
+
+
+LEARNERS = {"all": einet.EM(), "some": einet.StochasticEM(0.3)}
+
+
+class BrokenOff(Exception):
+    """Ends a run in the middle of an epoch."""
+
+
+def broken_off(folder: Path) -> None:
+    """Runs of one process that end after seven steps, in the middle of their second epoch."""
+    for name, learner in LEARNERS.items():
+        steps = 0
+
+        class Ending(type(learner)):
+            def step(self, model: Any, batch: Any, progress: float = 0.0) -> Tensor:
+                nonlocal steps
+                steps += 1
+                if steps == 8:
+                    raise BrokenOff
+                return super().step(model, batch, progress)
+
+        ending = Ending() if name == "all" else Ending(0.3)
+        # Its name is among the settings that must be the same.
+        Ending.__name__ = type(learner).__name__
+        with suppress(BrokenOff):
+            within(ending, checkpoint=folder / name, every=0)
+        for size in (1, 2, 4):
+            shutil.copytree(folder / name, folder / f"{name}-{size}")
+
+
+def within(learner: einet.Learner, **options: Any) -> Any:
+    return fitted(
+        model(), data(), data(37), epochs=3, batch_size=21, hide=0.2, optimizer=learner, **options
+    )
+
+
+def resumed_within(folder: Path, rank: int, size: int) -> Any:
+    """Any number of processes go on in the middle of an epoch that one process has begun."""
+    return [
+        within(learner, checkpoint=folder / f"{name}-{size}", resume=True)
+        for name, learner in LEARNERS.items()
+    ]
 
 
 def teams(rank: int, size: int) -> Any:
@@ -300,7 +374,7 @@ def first_fails(rank: int, size: int) -> Any:
 OTHERS = {
     case.__name__: case
     for case in (
-        loaders, callbacks, interrupted, another_graph, another_setting, fails_alone,
+        named_loaders, loaders, callbacks, interrupted, another_graph, another_setting, fails_alone,
         unknown_learner, alone_among_others, teams, first_fails,
     )
 }  # fmt: skip

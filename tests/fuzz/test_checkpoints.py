@@ -16,7 +16,7 @@ from torch import Tensor
 import einet
 from einet import EM, Gradient, Prior, StochasticEM
 from einet.data.files import read_tensors, write_tensors
-from einet.learning import checkpoint as checkpoint_module
+from einet.learning.checkpoint_file import checkpoints_in
 from einet.models.base import Model
 from tests.fuzz.campaign import Campaign
 
@@ -112,12 +112,12 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Broken]:
                 raise RuntimeError("broken off")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checkpoint_module, "_SECONDS_BETWEEN_WRITES", -1.0)
             patch.setattr("einet.clusters.training._SECONDS_BETWEEN_COPIES", -1.0)
             with pytest.raises(RuntimeError, match="broken off"):
-                run.train(run.make(), checkpoint=path, callbacks=crash)
-        content = path.read_bytes()
-        header, tensors = read_tensors(path, KEY)
+                run.train(run.make(), checkpoint=path, every=0, callbacks=crash)
+        newest = list(checkpoints_in(path).values())[-1]
+        content = newest.read_bytes()
+        header, tensors = read_tensors(newest, KEY)
         model = run.make()
         history = run.train(model, checkpoint=path, resume=True)
         results.append(Broken(run, content, header, tensors, numbers(model), recorded(history)))

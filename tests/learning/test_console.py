@@ -1,13 +1,14 @@
-"""The progress bar."""
+"""The progress bar, and signals."""
 
 import io
 import re
+import signal
 
 import pytest
 import torch
 
 from einet import Einet, Gaussian, fit, random_trees
-from einet.learning.console import Bar
+from einet.learning.console import Bar, Interrupt
 
 
 class Terminal(io.StringIO):
@@ -76,3 +77,24 @@ def test_long_epochs_show_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None
     # 22 of 25 epochs of a minute each.
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert "left 0:22:00" in plain
+
+
+def test_whoever_asks_twice_is_not_kept_waiting() -> None:
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    try:
+        with Interrupt(by_term=True) as interrupt:
+            signal.raise_signal(signal.SIGTERM)
+            assert interrupt.requested
+            assert told == []
+            signal.raise_signal(signal.SIGTERM)
+            assert told == [signal.SIGTERM]
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        with Interrupt() as interrupt:
+            # Without a checkpoint it is nobody's business.
+            signal.raise_signal(signal.SIGTERM)
+            assert not interrupt.requested
+        assert told == [signal.SIGTERM] * 2
+    finally:
+        signal.signal(signal.SIGTERM, before)

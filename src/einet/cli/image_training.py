@@ -23,7 +23,7 @@ from einet.imaging import Pixels, Recipe, hold_out, reading
 from einet.imaging.colour import as_colour
 from einet.imaging.held_out import count_held_out
 from einet.imaging.recipe import MOST_CLUSTERS
-from einet.learning.checkpoint_file import is_checkpoint
+from einet.learning.checkpoint_file import remove_checkpoints
 
 __all__ = ["Training", "check_files", "check_output", "recipe_of", "train"]
 
@@ -178,9 +178,9 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
     counts = {"held_out": 0 if held_out is None else len(held_out)}
     record = {"recipe": asdict(recipe), **settings, **data, **counts}
     model.save(training.output, pixels.metadata(training=record))
-    _remove_checkpoint(training.checkpoint)
+    remove_checkpoints(training.checkpoint)
     if training.refine:
-        _remove_checkpoint(training.second_checkpoint)
+        remove_checkpoints(training.second_checkpoint)
     say(f"wrote {training.output}")
     report(model, pixels, images, held_out, training.seed)
 
@@ -199,8 +199,10 @@ def _check_space(model: einet.ClusteredEinet, training: Training) -> None:
     values = (*model.parameters(), *model.buffers())
     size = sum(value.numel() * value.element_size() for value in values)
     output, checkpoint, _ = _outputs(training.output, training.checkpoint)
-    # A checkpoint is written beside the one before.
-    check_space([(output, size), (checkpoint, 2 * size)])
+    # A checkpoint is written beside the two before it. Of the components that are learning it
+    # holds the last and the best state beside the present one.
+    each = size + 3 * size // model.num_clusters
+    check_space([(output, size), (checkpoint, 3 * each)])
 
 
 def _begin_anew(training: Training) -> None:
@@ -210,13 +212,7 @@ def _begin_anew(training: Training) -> None:
         return
     for path in (path for path in (first, second) if path.exists()):
         say(f"{path} of an earlier training is replaced; --resume would go on")
-    _remove_checkpoint(second)
-
-
-def _remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint that has served; what is no checkpoint stays, whoever put it there."""
-    if is_checkpoint(path):
-        path.unlink()
+    remove_checkpoints(second)
 
 
 def _rows(images: Images, pixels: Pixels) -> Images | Tensor:

@@ -135,7 +135,10 @@ def train(
     precision: Annotated[str, typer.Option(help="On a GPU: highest, high or medium.")] = "highest",
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="By default OUTPUT.checkpoint; gone once the model is there."),
+        typer.Option(
+            help="The folder for checkpoints, by default OUTPUT.checkpoint; gone once the model is "
+            "there."
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     seed: Seed = 0,

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from einet.imaging.reading import is_data
-from einet.learning.checkpoint_file import is_checkpoint
+from einet.learning.checkpoint_file import is_checkpoint, is_run_folder
 from einet.storage import load_metadata
 
 __all__ = ["Kind", "Output", "check_outputs", "check_space"]
 
 #: What a file is. One that is there may be replaced by one of its kind; by ``"any"``, anything may.
+#: Checkpoints lie in a folder of their own, or in a file where an earlier release wrote one.
 Kind = Literal["any", "checkpoint", "model", "png"]
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -99,7 +100,8 @@ def check_space(needed: Iterable[tuple[Output, int]]) -> None:
 
 def _folder(output: Output) -> Path:
     """The folder that the file will be in; where it will be made, the one that is there."""
-    folder = Path(os.path.realpath(output.path)).parent
+    path = Path(os.path.realpath(output.path))
+    folder = path if output.kind == "checkpoint" and path.is_dir() else path.parent
     while output.makes_folder and not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent
     return folder
@@ -112,7 +114,14 @@ def _check_place(output: Output) -> None:
             raise NotADirectoryError(f"{option}: {folder} is no folder")
         raise FileNotFoundError(f"{option}: there is no folder {path.parent}")
     if os.path.isdir(path):
-        raise IsADirectoryError(f"{option}: {path} is a folder; give the name of a file")
+        if output.kind != "checkpoint":
+            raise IsADirectoryError(f"{option}: {path} is a folder; give the name of a file")
+        if not is_run_folder(path):
+            raise FileExistsError(
+                f"{option}: {path} is a folder that holds other things than checkpoints; it is "
+                "not written to: give another"
+            )
+        return
     try:
         there = os.stat(path)
     except FileNotFoundError:
@@ -191,7 +200,7 @@ def _check_replaced(output: Output) -> None:
 
 def _is_of_kind(path: Path, kind: Kind) -> bool:
     if kind == "checkpoint":
-        return is_checkpoint(path)
+        return is_checkpoint(path) or is_run_folder(path)
     if kind == "png":
         with path.open("rb") as file:
             return file.read(len(_PNG)) == _PNG

@@ -32,6 +32,7 @@ def check_files(
     plot: Path | None = None,
     model: Path | None = None,
     force: bool = False,
+    checkpoint: Path | None = None,
 ) -> None:
     """Raise, before any work is done, if a file cannot or must not be written.
 
@@ -41,6 +42,7 @@ def check_files(
         plot: The picture that will be drawn.
         model: The model that will be written.
         force: Whether a model that is there may be replaced.
+        checkpoint: The folder of checkpoints that will be written.
     """
     outputs = []
     for option, path in (tables or {}).items():
@@ -59,6 +61,8 @@ def check_files(
         if model.exists() and not model.is_dir() and not force:
             raise FileExistsError(f"output: {model} is there already; --force replaces it")
         outputs.append(Output("output", model, "model"))
+    if checkpoint is not None:
+        outputs.append(Output("checkpoint", checkpoint, "checkpoint"))
     read = {name: path for name, path in inputs.items() if path is not None and not is_piped(path)}
     check_outputs(outputs, read)
 

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
+import typer
+
 from einet.cli.console import as_device, say
 from einet.cli.table_files import check_files, new_figure, save_plot, say_json, spoken_warnings
 from einet.distributed.launching import check_workers, is_first, run_workers
+from einet.learning.checkpoint_file import remove_checkpoints
 from einet.tables import TableModel
 from einet.tables.plots import plot_training
 from einet.tables.reading import read_table
@@ -46,18 +49,23 @@ def fit(
     seed: int,
     device: str | None,
     as_json: bool,
+    checkpoint: Path | None = None,
+    resume: bool = False,
     workers: int = 1,
 ) -> None:
     """Learn a model of a table, and write it."""
-    check_files({"data": data}, plot=plot, model=output, force=force)
+    folder = checkpoint or output.with_name(f"{output.name}.checkpoint")
+    check_files({"data": data}, plot=plot, model=output, force=force, checkpoint=folder)
     kinds, where = as_columns(columns), as_device(device)
     if workers > 1:
         if str(data) == "-":
             raise ValueError("workers: several of them cannot read what is piped in; give a file")
         check_workers(workers, where)
         given = (data, output, columns, num_sums, epochs, missing, force, plot, seed, device)
-        run_workers(workers, where, fit, *given, as_json)
+        run_workers(workers, where, fit, *given, as_json, checkpoint, resume)
         return
+    if folder.exists() and not resume and is_first():
+        say(f"{folder} of an earlier training is replaced; --resume would go on", err=True)
     frame = read_table(data, missing)
     start = perf_counter()
     with spoken_warnings():
@@ -69,13 +77,19 @@ def fit(
             seed=seed,
             device=where,
             progress=True,
+            checkpoint=folder,
+            resume=resume,
         )
     seconds = perf_counter() - start
     if not is_first():
         return
-    model.save(output)
     history = model.history
     assert history is not None
+    if history.stopped == "interrupted":
+        say(f"stopped; the same command with --resume goes on from {folder}", err=True)
+        raise typer.Exit(130)
+    model.save(output)
+    remove_checkpoints(folder)
     if plot is not None:
         figure = new_figure()
         plot_training(history, figure.subplots())

@@ -61,6 +61,14 @@ def fit(
     seed: Seed = 0,
     device: Device = None,
     as_json: Json = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder for checkpoints, by default OUTPUT.checkpoint; gone once the model is "
+            "there."
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     workers: Workers = 1,
 ) -> None:
     """Learn a model of a table; --plot draws the training curve."""
@@ -69,7 +77,7 @@ def fit(
     with plain_errors():
         table_fitting.fit(
             data, output, column or [], num_sums, epochs, missing or [], force, plot, seed, device,
-            as_json, workers,
+            as_json, checkpoint, resume, workers,
         )  # fmt: skip
 
 

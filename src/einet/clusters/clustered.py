@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -41,15 +42,17 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of, structure_of
+from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM
 from einet.learning.history import History
 from einet.learning.joining import check_joins, check_joint, joint_report
 from einet.learning.learner import Learner
-from einet.learning.loop import Callback, Loop, report_to
-from einet.learning.plain import as_count, as_fields
+from einet.learning.loop import Loop
+from einet.learning.plain import as_count
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption
+from einet.learning.run_settings import settings_of, structure_of
 from einet.learning.snapshot import numbers_by_name
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
@@ -221,6 +224,7 @@ class ClusteredEinet(Mixture):
         device: torch.device | str | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
+        every: float | int | None = None,
         resume: bool = False,
         progress: bool = True,
         distributed: bool | Team | None = None,
@@ -261,8 +265,8 @@ class ClusteredEinet(Mixture):
             device: Where to move the model before training; it stays there.
             callbacks: As in :func:`einet.fit`; called after each epoch of each cluster. ``stop()``
                 ends all training.
-            checkpoint, resume: As in :func:`einet.fit`. What is compared with the run that wrote
-                the file is said there; ``together`` is not, but taken from the file.
+            checkpoint, every, resume: As in :func:`einet.fit`. What is compared with the run that
+                wrote the file is said there; ``together`` is not, but taken from the file.
             progress: Whether to show a progress bar.
             distributed: As in :func:`einet.fit`. Every process trains whole clusters, and all have
                 all of them in the end: the same as one process would, bit by bit, on CPUs with as
@@ -304,7 +308,7 @@ class ClusteredEinet(Mixture):
         )
         max_iterations = as_int("kmeans_iterations", kmeans_iterations, minimum=1)
         # Only the first process writes; a checkpoint knows nothing of how many there are.
-        file = Checkpoint(checkpoint if team.first else None)
+        file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
         asked = {name: getattr(settings, name) for name in _SETTINGS}
         asked["clusters"] = ["k-means", max_iterations] if given is None else digest(given)
         if checkpoint is not None:
@@ -316,9 +320,10 @@ class ClusteredEinet(Mixture):
             team, self, structure_of(self.einets[0]), rows, others, settings.learner,
             {**asked, **joint, "together": together, "num_clusters": self.num_clusters},
         )  # fmt: skip
-        state = team.from_first(file.read) if resume else None
-        read_from = None if state is None or checkpoint is None else Path(checkpoint)
-        with Resumption(read_from, self) as resumption:
+        with ExitStack() as held:
+            held.enter_context(file)
+            state = team.from_first(file.read) if resume else None
+            resumption = held.enter_context(Resumption(_read_from(file, checkpoint, state), self))
             if device is not None:
                 self.to(device)
             inertia: list[float] = []
@@ -360,8 +365,10 @@ class ClusteredEinet(Mixture):
             one = self.num_clusters == 1
             units = settings.epochs + settings.finish if one else self.num_clusters
             unit = "epoch" if one else "cluster"
-            shown = progress and team.first
-            with Interrupt() as interrupt, Bar(units, training.steps, shown, unit) as bar:
+            with (
+                Interrupt(by_term=checkpoint is not None) as interrupt,
+                Bar(units, training.steps, progress and team.first, unit) as bar,
+            ):
                 watch = Watch(training.asked(interrupt), bar)
                 training.train(watch, (lambda number: None) if one else bar.at)
         history = ClusterHistory(
@@ -406,6 +413,7 @@ class ClusteredEinet(Mixture):
         device: torch.device | str | None = None,
         callbacks: Callback | Sequence[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
+        every: float | int | None = None,
         resume: bool = False,
         progress: bool = True,
         distributed: bool | Team | None = None,
@@ -426,7 +434,7 @@ class ClusteredEinet(Mixture):
             batch_size: The most rows in a mini-batch.
             optimizer: :class:`~einet.EM` (the default) or :class:`~einet.StochasticEM`, which makes
                 more progress in an epoch, but needs small steps not to undo it.
-            seed, device, callbacks, checkpoint, resume, progress: As in :meth:`fit`.
+            seed, device, callbacks, checkpoint, every, resume, progress: As in :meth:`fit`.
             distributed: As in :meth:`fit`: in every epoch each process teaches some components,
                 and all have what was learnt before the next. Callbacks are the first process's.
         """
@@ -454,7 +462,7 @@ class ClusteredEinet(Mixture):
                 valid_observed=valid_observed, weights=weights,
             )
         )  # fmt: skip
-        file = Checkpoint(checkpoint if team.first else None)
+        file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
         asked = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "patience": patience}
         if checkpoint is not None:
             file.settings = {**settings_of("refine", self.einets, rows, others, learner), **asked}
@@ -463,9 +471,10 @@ class ClusteredEinet(Mixture):
             team, self, structure_of(self.einets[0]), rows, others, learner,
             {**asked, **joint, "num_clusters": self.num_clusters},
         )  # fmt: skip
-        state = team.from_first(file.read) if resume else None
-        read_from = None if state is None or checkpoint is None else Path(checkpoint)
-        with Resumption(read_from, self) as resumption:
+        with ExitStack() as held:
+            held.enter_context(file)
+            state = team.from_first(file.read) if resume else None
+            resumption = held.enter_context(Resumption(_read_from(file, checkpoint, state), self))
             if device is not None:
                 self.to(device)
             self.remember(rows.columns)
@@ -474,7 +483,10 @@ class ClusteredEinet(Mixture):
                 self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
                 stand_in=self._stand_in(), team=team, stopping=stopping,
             )  # fmt: skip
-            with Interrupt() as interrupt, Bar(epochs, epochs, progress and team.first) as bar:
+            with (
+                Interrupt(by_term=checkpoint is not None) as interrupt,
+                Bar(epochs, epochs, progress and team.first) as bar,
+            ):
                 asked_to_stop = stopping.watch(interrupt)
                 loop = Loop(
                     trainee,
@@ -483,20 +495,18 @@ class ClusteredEinet(Mixture):
                     patience=patience,
                     validated=others is not None,
                     baseline=True,
-                    after_epoch=[joint_report(team, report_to(calls), calls), *file.saver(0)],
+                    after_epoch=[joint_report(team, report_to(calls), calls)],
+                    saver=file.saver(0),
                 )
                 if state is not None:
                     with resumption.reading():
-                        plain = as_fields(state[0], "the state", ["phase", "loop", "trainee"])
-                        as_count(plain["phase"], "phase", 0, 0)
-                        plain = {name: plain[name] for name in ("loop", "trainee")}
+                        as_count(state[0].get("phase"), "phase", 0, 0)
+                        plain = {name: state[0][name] for name in state[0] if name != "phase"}
                         loop.load_state(plain, state[1])
                     resumption.done()
                 loop.run()
         if asked_to_stop.requested and not loop.finished and others is None:
             trainee.restore(False)
-        if checkpoint is not None:
-            file.save(0, loop)
         return team.from_first(lambda: loop.histories[0])
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
@@ -505,6 +515,13 @@ class ClusteredEinet(Mixture):
 
     def extra_repr(self) -> str:
         return f"variables={self.num_variables}, clusters={self.num_clusters}"
+
+
+def _read_from(file: Checkpoint, checkpoint: Any, state: Any) -> Path | None:
+    """The file that a state is from, for errors; only the first process knows it to the end."""
+    if state is None:
+        return None
+    return file.good[-1] if file.good else Path(checkpoint)
 
 
 def _form(model: Einet) -> list[Any]:

@@ -20,9 +20,10 @@ from einet.data.staging import pinned_copy
 from einet.data.streams import Rows, even_parts
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.learning.learner import Learner, LearnerState
+from einet.learning.place_state import load_place, place_state
 from einet.learning.plain import as_fields
 from einet.learning.snapshot import Snapshot, check_numbers, numbers_by_name, restore_numbers
-from einet.learning.steps import generator_of, hiding_generator, learn_epoch, progress_in
+from einet.learning.steps import Place, generator_of, hiding_generator, learn_epoch, progress_in
 from einet.learning.trainee import Trainee, check_prefixes, mean_objective, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
@@ -87,6 +88,7 @@ class TogetherTrainee(Trainee):
         self._real = F.pad(real.double(), spare).to(rows.device)
         self._counts = self._pseudo_counts()
         self.last = Snapshot(model)
+        self._hidden: list[torch.Generator] | None = None
 
     def _pseudo_counts(self) -> PseudoCounts | None:
         """The share of a mini-batch."""
@@ -102,25 +104,27 @@ class TogetherTrainee(Trainee):
     # -- learning --------------------------------------------------------------------------------
 
     def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
-        hidden = None
-        if self.hide > 0:
-            device = self.rows.device
-            hidden = [hiding_generator(seed, epoch, device) for seed in self._seeds]
-        number = 0
+        if self.place is None:
+            self.place, self._hidden = Place(), self._hiding(epoch)
+        place, hidden = self.place, self._hidden
 
         def step(batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
-            nonlocal number
             size = self.learner.step_size_at(progress)
             assert size is not None
-            side_by_side = self._stacked(batch, number, hidden)
-            number += 1
+            side_by_side = self._stacked(batch, place.steps, hidden)
             sums = self.model.step(side_by_side, size, self._counts)[:, : self.count]
             return sums[0], sums[1]
 
         steps, rows, places = self._real.shape
         cuts = [slice(n * rows * places, (n + 1) * rows * places) for n in range(steps)]
         batches = self.rows.batches(cuts, self._order(epoch))
-        return learn_epoch(batches, step, progress_in(epoch, epochs, self.steps), watch)
+        return learn_epoch(batches, step, progress_in(epoch, epochs, self.steps), watch, place)
+
+    def _hiding(self, epoch: int) -> list[torch.Generator] | None:
+        """What draws the cells to hide in an epoch, for each Einet."""
+        if self.hide == 0:
+            return None
+        return [hiding_generator(seed, epoch, self.rows.device) for seed in self._seeds]
 
     def _stacked(self, batch: Batch, step: int, hidden: list[torch.Generator] | None) -> Batch:
         weights = self._real[step]
@@ -191,14 +195,16 @@ class TogetherTrainee(Trainee):
     def scored(self, number: int) -> bool:
         return self.valid[number] is not None
 
-    def state(self) -> LearnerState:
+    def state(self, within: bool = False) -> LearnerState:
         tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers.items()}
         for place, einet in enumerate(self.einets):
             numbers = numbers_by_name(einet)
             tensors |= {f"best.{place}.{name}": tensor for name, tensor in numbers.items()}
         return {}, tensors
 
-    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def load_state(
+        self, values: dict[str, Any], tensors: dict[str, Tensor], within: bool = False
+    ) -> None:
         as_fields(values, "trainee", [])
         places = [f"best.{place}." for place in range(self.count)]
         check_prefixes(tensors, ["last.", *places])
@@ -210,6 +216,33 @@ class TogetherTrainee(Trainee):
         for prefix, einet in zip(places, self.einets, strict=True):
             restore_numbers(einet, under(prefix, tensors))
             einet.initialized = True
+
+    # -- within an epoch -------------------------------------------------------------------------
+
+    @property
+    def tells_place(self) -> bool:
+        return True
+
+    def state_within(self) -> LearnerState:
+        values, tensors = place_state(self.place or Place(), self._hidden or [])
+        named = {f"place.{name}": tensor for name, tensor in tensors.items()}
+        numbers = numbers_by_name(self.model)
+        return values, named | {f"model.{name}": tensor for name, tensor in numbers.items()}
+
+    def load_within(self, epoch: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        check_prefixes(tensors, ["place.", "model."])
+        numbers = under("model.", tensors)
+        check_numbers(self.model, numbers, "model.")
+        self._hidden = self._hiding(epoch)
+        self.place = load_place(
+            values,
+            under("place.", tensors),
+            shape=[self.count],
+            steps=self._steps,
+            device=self.rows.device,
+            hidden=self._hidden or [],
+        )
+        restore_numbers(self.model, numbers)
 
 
 # -- who learns together ---------------------------------------------------------------------------

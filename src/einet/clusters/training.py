@@ -27,11 +27,13 @@ from einet.learning.checkpoint import Checkpoint
 from einet.learning.history import History
 from einet.learning.joining import joint_report
 from einet.learning.learner import Learner
-from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.loop import Loop, Saver
+from einet.learning.model_trainee import ModelTrainee
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption
 from einet.learning.snapshot import check_numbers, numbers_by_name, restore_numbers
 from einet.learning.steps import generator_of
-from einet.learning.trainee import ModelTrainee, check_prefixes, under
+from einet.learning.trainee import check_prefixes, under
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 
@@ -176,7 +178,7 @@ class ClusterTraining:
         """Write a checkpoint."""
         tensors: dict[str, Tensor] = {"assignment": self.assignment.to(torch.int32)}
         loop = None
-        if self._loop is not None and self._loop.kept > 0:
+        if self._loop is not None:
             loop, of_loop = self._loop.state()
             tensors |= {f"loop.{name}": tensor for name, tensor in of_loop.items()}
         state = ClusterState(self.lessons, self.done, self.histories, loop)
@@ -208,8 +210,9 @@ class ClusterTraining:
         for lesson in self.lessons[: self.done]:
             watch.skip(self._epochs(lesson), self._steps(lesson))
         shared = not self.team.alone and not self.shares_rows
-        if shared and self.checkpoint.path is not None:
-            # Clusters are found already; the next word is written when all have learnt something.
+        interrupted = False
+        if self.checkpoint.due and self._resumed is None:
+            # Before anything is learnt: the clusters are known, and a full disk is told of.
             self.save()
         try:
             with self.stand_in.lock:
@@ -220,6 +223,7 @@ class ClusterTraining:
                             return
                         continue
                     if not self._teach(self.lessons[self.done], start, watch):
+                        interrupted = True
                         break
                     self.done += 1
                     if self.checkpoint.due:
@@ -228,7 +232,8 @@ class ClusterTraining:
             for model in self._models.values():
                 replay.forget(model)
             self._models.clear()
-        if self.checkpoint.path is not None:
+        # An interrupted lesson has been saved before its Einets went back to a full epoch.
+        if self.checkpoint.path is not None and not interrupted:
             self.save()
 
     def _teach_round(self, start: Einet, watch: Watch) -> bool:
@@ -275,7 +280,8 @@ class ClusterTraining:
                 patience=None if lesson.finishing else self.settings.patience,
                 validated=any(self._valid[number] is not None for number in lesson.clusters),
                 histories=[self.histories[number] for number in lesson.clusters],
-                after_epoch=[self._report(lesson), self._after_epoch],
+                after_epoch=[self._report(lesson)],
+                saver=self._saver(),
                 # Processes that share rows must go back to the same epoch.
                 seconds_between_copies=0.0 if self.shares_rows else _SECONDS_BETWEEN_COPIES,
             )
@@ -305,10 +311,15 @@ class ClusterTraining:
         self._loop = None
         return True
 
-    def _after_epoch(self, loop: Loop) -> None:
-        if not self.team.alone and not self.shares_rows:
-            return
-        if loop.kept == loop.done and self.checkpoint.due:
+    def _saver(self) -> Saver | None:
+        # Of clusters that processes have shared out between them, all are written together.
+        if self.checkpoint.path is None or not (self.team.alone or self.shares_rows):
+            return None
+        return Saver(lambda: self.checkpoint.due, self._save_lesson)
+
+    def _save_lesson(self, loop: Loop) -> None:
+        """Write a checkpoint in the course of a lesson; what is over is saved with the next one."""
+        if not loop.finished or self.checkpoint.due:
             self.save()
 
     def _report(self, lesson: Lesson) -> Any:
@@ -359,6 +370,7 @@ class ClusterTraining:
             fill=model.device.type == "cuda" and learner.stackable,
         )
         trainee.cluster, trainee.size = number, size
+        trainee.rows_name = f"rows of cluster {number}"
         if self.keeps:
             trainee.make_resumable()
         return trainee, learner

@@ -109,6 +109,11 @@ class RowStream(ABC):
         """
         return self
 
+    @property
+    def whole(self) -> RowStream:
+        """All rows that this process knows of, where it learns from a part of them."""
+        return self
+
     def joint_(self, sums: list[Tensor]) -> None:  # noqa: B027 (mostly there is nobody to ask)
         """Add to sums over these rows those of other processes, where these hold other rows."""
 

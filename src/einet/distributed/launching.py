@@ -199,7 +199,8 @@ def _work(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> None:
-    os.setpgrp()
+    if os.name == "posix":
+        os.setpgrp()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

@@ -62,6 +62,10 @@ class _Sharded(RowStream):
         """The names of the variables."""
         return self._rows.columns
 
+    @property
+    def whole(self) -> RowStream:
+        return self._rows
+
     def joint_(self, sums: list[Tensor]) -> None:
         self._team.sum_(sums)
 
@@ -146,7 +150,7 @@ class OwnRows(_Sharded):
         super().__init__(rows, team, stopping)
         # Others may have rows; that one of them has is checked below.
         rows.may_be_empty = True
-        self._labelled = labelled
+        self._labelled, self._named = labelled, False
 
     def __iter__(self) -> Iterator[Batch]:
         yield from self._rows
@@ -159,12 +163,28 @@ class OwnRows(_Sharded):
     def mini_batches(self, batch_size: int, generator: torch.Generator | None) -> Iterator[Batch]:
         own = self._rows.mini_batches(batch_size, generator)
         batch, number = next(own, None), 0
+        self._agree_on_columns()
         while self._stopping.look(wait=True, more=batch is not None):
             yield self._nothing(self._labelled) if batch is None else batch
             batch, number = next(own, None), number + 1
         if not number:
             raise ValueError("the loaders must yield at least one row, got none in any process")
 
+    def _agree_on_columns(self) -> None:
+        """Raise where loaders name their columns differently; those without rows take the names."""
+        if self._named:
+            return
+        self._named = True
+        told = self._team.from_each(self._rows.columns)
+        names = next((columns for columns in told if columns is not None), None)
+        for rank, columns in enumerate(told):
+            if columns is not None and columns != names:
+                raise ValueError(
+                    "the loaders of all processes must yield the same columns in the same order, "
+                    f"got {names!r:.200} and in process {rank} {columns!r:.200}"
+                )
+        self._rows.columns = names
+
     def some(self, most: int, generator: torch.Generator) -> Batch:
-        """The first rows of the first process that has some; others learn of them by the model."""
+        """The first rows of this process, which may have none."""
         return self._rows.some(most, generator)

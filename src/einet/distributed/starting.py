@@ -27,7 +27,9 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def start(backend: str | None = None, timeout: float = teams.SECONDS) -> Iterator[torch.device]:
+def start(
+    backend: str | None = None, timeout: float | int = teams.SECONDS
+) -> Iterator[torch.device]:
     """Join the processes that ``torchrun`` has started; within the block, they learn together.
 
     Without ``torchrun`` there is one process, and nothing changes: the same script serves both.

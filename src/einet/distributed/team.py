@@ -75,11 +75,16 @@ class Team:
         """
         global _teams
         _teams += 1
-        group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
+        store, key = dist.distributed_c10d._get_default_store(), f"einet/{_teams}/"
         on_devices = dist.group.WORLD if "nccl" in str(dist.get_backend()) else None
-        store = dist.distributed_c10d._get_default_store()
-        team = cls(group, on_devices, store, f"einet/{_teams}/")
+        # One may have failed, and left, before this one has met it.
+        with cls(None, None, store, key)._others():
+            group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
+        team = cls(group, on_devices, store, key)
         try:
+            # Nobody fails before all have met.
+            with team._others():
+                dist.barrier(group)
             yield team
         except BaseException as error:
             team._say_last_words(error)
@@ -231,11 +236,10 @@ class Team:
             if isinstance(error, ProcessesError):
                 raise
             words = self.last_words(_SECONDS_FOR_LAST_WORDS)
-            # Their number tells it from others that end for the same reason.
             why = words or (
                 f"a process ended without a word, or does not answer ({_first_line(error)})"
             )
-            raise ProcessesError(f"process {self.rank} cannot go on: {why}") from error
+            raise ProcessesError(f"process {dist.get_rank()} cannot go on: {why}") from error
 
     def _say_last_words(self, error: BaseException) -> None:
         """Tell the others why this process ends, unless it was told so itself."""
@@ -274,7 +278,7 @@ class Team:
         with self._others():
             words = self.last_words()
             if words is not None:
-                raise ProcessesError(f"process {self.rank} cannot go on: {words}")
+                raise ProcessesError(f"process {dist.get_rank()} cannot go on: {words}")
             return self._store.check([f"{self._key}{name}"])
 
 

@@ -14,7 +14,7 @@ from einet.data.streams import Rows, RowStream, Transform
 from einet.learning.em import StochasticEM
 from einet.learning.gradient import Gradient
 from einet.learning.learner import Learner, Objective
-from einet.learning.loop import Callback
+from einet.learning.report import Callback
 from einet.learning.schedules import linear
 from einet.models.base import Model
 

@@ -1,111 +1,231 @@
-"""The state of a training run in a file, to go on from after an interruption."""
+"""The state of a training run in files, to go on from after an interruption."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Sequence, Sized
+import warnings
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor
 
+from einet._checks import as_number
 from einet.data.files import CHECKSUM, FormatError, read_tensors, write_tensors
-from einet.data.streams import RowStream
-from einet.learning.learner import Learner
-from einet.learning.loop import Loop
+from einet.learning.checkpoint_file import (
+    CHECKPOINT,
+    checkpoint_name,
+    checkpoints_in,
+    looks_like_checkpoint,
+)
+from einet.learning.loop import Loop, Saver
 from einet.learning.plain import as_count, as_fields
-from einet.models.base import Model
+from einet.learning.run_lock import LOCK, RunLock
+from einet.learning.run_settings import differences
 
-__all__ = ["Checkpoint", "settings_of", "structure_of"]
+__all__ = ["Checkpoint"]
 
-_KEY = "einet.checkpoint"
-_VERSION = 1
-# The header begins with the key; the length comes before it.
-_BEGINNING = 4096
-# A file is written at most this often, except at the end: it holds all parameters.
+# The first had no states within an epoch.
+_VERSION = 2
+# Unless somebody asks for another pause, a file is written this often, except at the end.
 _SECONDS_BETWEEN_WRITES = 30.0
+# Or less often, so that writing takes no more than this share of the time.
+_MOST_OF_THE_TIME = 0.01
+# So many of the newest files are kept: one that is damaged has another before it.
+_KEPT = 2
 
 
 class Checkpoint:
-    """One file, replaced as a whole, with the settings of the run that it belongs to.
+    """A folder of the last states of a run, with the settings of the run that they belong to.
+
+    Every state is a file of its own, which appears whole or not at all; the last two are kept.
+    While the object is used as a context no other run can write to the folder. Earlier releases
+    wrote one file in place of a folder: such a file is gone on with, and replaced as a whole.
 
     Args:
-        path: The file; None for none, in which case nothing is ever written or read.
+        path: The folder, made where there is none; its parent must exist. None for none, in which
+            case nothing is ever written or read.
+        every: So many seconds pass between two states; 0 for one after every step. None for half a
+            minute, or as long as it takes for writing to be a hundredth of the time.
         settings: What must be the same for a run to go on; plain values by name.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None, settings: dict[str, Any] | None = None
+        self,
+        path: str | os.PathLike[str] | None,
+        every: float | int | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         self.path = None if path is None else Path(path)
+        if every is not None:
+            every = as_number("every", every, at_least=0)
+            if path is None:
+                raise ValueError(f"every is given ({every:g}), but checkpoint is not; give both")
         self.settings = settings or {}
-        self._written = time.perf_counter()
+        self._every, self._lock, self._made = every, None, False
+        # When the last file was written, or the run began; and how long that took.
+        self._written, self._took = -math.inf, 0.0
+        #: Files of this run that were written, or gone on with: the last is the newest.
+        self.good: list[Path] = []
         # Better now than after an hour of training.
         if self.path is not None:
             _check_place(self.path)
 
+    # -- one run to a folder ---------------------------------------------------------------------
+
+    def __enter__(self) -> Checkpoint:
+        if self.path is not None and not self._is_file:
+            if not self.path.exists():
+                self.path.mkdir()
+                self._made = True
+            self._lock = RunLock(self.path)
+            self._lock.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._lock is None or self.path is None:
+            return
+        if self._made and not checkpoints_in(self.path):
+            # A run that failed before its first state leaves nothing behind.
+            with suppress(OSError):
+                (self.path / LOCK).unlink()
+                self.path.rmdir()
+        self._lock.__exit__(kind, error, trace)
+        self._lock = None
+
+    @property
+    def _is_file(self) -> bool:
+        return self.path is not None and self.path.is_file()
+
+    # -- writing ---------------------------------------------------------------------------------
+
     @property
     def due(self) -> bool:
         """Whether the last write was long ago."""
-        waited = time.perf_counter() - self._written
-        return self.path is not None and waited >= _SECONDS_BETWEEN_WRITES
+        if self.path is None:
+            return False
+        pause = self._every
+        if pause is None:
+            pause = max(_SECONDS_BETWEEN_WRITES, self._took * (1 / _MOST_OF_THE_TIME - 1))
+        return time.perf_counter() - self._written >= pause
 
     def write(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Replace the file by one with this state."""
+        """Add a file with this state, and remove those that are no longer needed.
+
+        A file that cannot be written, on a full disk say, ends no training that has another one to
+        go back to: a warning tells of it, and the next one is tried in its time.
+        """
         if self.path is None:
             return
+        began = time.perf_counter()
         header = {"version": _VERSION, "settings": self.settings, "state": state}
-        write_tensors(self.path, tensors, _KEY, header)
+        target = self._next()
+        try:
+            write_tensors(target, tensors, CHECKPOINT, header)
+        except OSError as error:
+            if not self.good:
+                raise
+            warnings.warn(
+                f"checkpoint: {target} could not be written ({error.strerror or error}). The "
+                f"training goes on; the last good one is {self.good[-1]}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        else:
+            self._keep(target)
         self._written = time.perf_counter()
+        self._took = self._written - began
 
-    def saver(self, phase: int) -> list[Callable[[Loop], None]]:
-        """What writes the state of a training loop after an epoch, where that is due."""
-        return (
-            [] if self.path is None else [lambda loop: self.save(phase, loop) if self.due else None]
-        )
+    def _next(self) -> Path:
+        assert self.path is not None
+        if self._is_file:
+            return self.path
+        return self.path / checkpoint_name(max(checkpoints_in(self.path), default=0) + 1)
 
-    def save(self, phase: int, loop: Loop) -> None:
-        """Write the state of a training loop, which is that of its last full epoch."""
-        state, tensors = loop.state()
-        self.write({"phase": phase, **state}, tensors)
+    def _keep(self, target: Path) -> None:
+        """Note a file that is safe on the disk, and remove all but the last ones of this run."""
+        assert self.path is not None
+        self.good = [*self.good, target][-_KEPT:]
+        if self._is_file:
+            return
+        for file in checkpoints_in(self.path).values():
+            if file not in self.good:
+                # None of them matters enough to fail for.
+                with suppress(OSError):
+                    if file.is_file() and looks_like_checkpoint(file):
+                        file.unlink()
+
+    def saver(self, phase: int) -> Saver | None:
+        """What writes the state of a training loop."""
+        if self.path is None:
+            return None
+
+        def save(loop: Loop) -> None:
+            state, tensors = loop.state()
+            self.write({"phase": phase, **state}, tensors)
+
+        return Saver(lambda: self.due, save)
+
+    # -- reading ---------------------------------------------------------------------------------
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-        """The state in the file, checked to be of this run; None where there is no file.
+        """The newest state that can be read, checked to be of this run; None where there is none.
 
-        What the state says is yet to be checked by whoever takes it up.
+        What the state says is yet to be checked by whoever takes it up. A warning tells of states
+        that were passed over because they are damaged.
         """
         if self.path is None or not self.path.exists():
             return None
-        try:
-            header, tensors = read_tensors(self.path, _KEY)
-            _check_header(header)
-        except FormatError as error:
-            raise FormatError(
-                f"checkpoint: {self.path} is no checkpoint that can be resumed: {error}"
-            ) from error
-        written, now = header["settings"], self.settings
-        differing = [
-            name for name in {**now, **written} if not _same(written.get(name), now.get(name))
-        ]
-        if differing:
-            changes = "; ".join(
-                f"{n} was {written.get(n)!r:.200} and is {now.get(n)!r:.200}" for n in differing
-            )
+        files = [self.path] if self._is_file else [*checkpoints_in(self.path).values()][::-1]
+        damaged: list[tuple[Path, Exception]] = []
+        for file in files:
+            try:
+                header, tensors = read_tensors(file, CHECKPOINT)
+                _check_header(header)
+            except (FormatError, OSError) as error:
+                damaged.append((file, error))
+                continue
+            self._check_settings(file, header["settings"])
+            if damaged:
+                warnings.warn(
+                    f"checkpoint: {damaged[0][0]} is damaged ({damaged[0][1]}); going on from the "
+                    f"one before it, {file}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self.good, self._written = [file], time.perf_counter()
+            return header["state"], tensors
+        if not damaged:
+            return None
+        file, error = damaged[0]
+        if isinstance(error, OSError):
+            raise error
+        raise FormatError(
+            f"checkpoint: {file} is no checkpoint that can be resumed: {error}"
+        ) from error
+
+    def _check_settings(self, file: Path, written: dict[str, Any]) -> None:
+        changes = differences(written, self.settings)
+        if changes:
             raise ValueError(
-                f"checkpoint: {self.path} is of another training run ({changes}). Give the same "
+                f"checkpoint: {file} is of another training run ({changes}). Give the same "
                 "settings and data to go on with it, or resume=False to begin anew"
             )
-        return header["state"], tensors
 
 
 def _check_place(path: Path) -> None:
-    """Raise unless a checkpoint may be written to a path: over another one, but nothing else."""
+    """Raise unless checkpoints may be written to a path."""
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "checkpoint must be one file", str(path))
+        return
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, "checkpoint: there is no such folder", str(path.parent)
@@ -116,10 +236,8 @@ def _check_place(path: Path) -> None:
         raise FormatError(
             f"checkpoint: {path} is no plain file, but a pipe, a socket or a device; give another"
         )
-    with open(path, "rb") as file:
-        beginning = file.read(_BEGINNING)
     # One that was damaged may be replaced too, if it still looks like one.
-    if beginning and _KEY.encode() not in beginning:
+    if not looks_like_checkpoint(path):
         raise FormatError(
             f"checkpoint: {path} is no checkpoint of a training run, and would be replaced by one; "
             "give another name, or remove it first"
@@ -134,60 +252,9 @@ def _check_header(header: dict[str, Any]) -> None:
         )
     try:
         as_fields(header, "its header", ["version", "settings", "state", CHECKSUM])
-        as_count(header["version"], "its version", _VERSION, _VERSION)
+        as_count(header["version"], "its version", 1, _VERSION)
         for name in ("settings", "state"):
             if not isinstance(header[name], dict):
                 raise ValueError(f"its {name} must be an object, got {header[name]!r:.60}")
     except ValueError as error:
         raise FormatError(str(error)) from error
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal, up to rounding that may differ between devices."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-    return one == other
-
-
-def settings_of(
-    task: str,
-    models: Sequence[Model],
-    rows: RowStream,
-    valid: RowStream | None,
-    learner: Learner,
-) -> dict[str, Any]:
-    """What must be the same for the training of models, all of one structure, to go on."""
-    return {
-        "task": task,
-        "structure": structure_of(models[0]),
-        "models": len(models),
-        "rows": len(rows) if isinstance(rows, Sized) else None,
-        "data": rows.checksum(),
-        "valid": None if valid is None else valid.checksum(),
-        "optimizer": learner.settings(),
-    }
-
-
-def structure_of(model: Model) -> str:
-    """A few characters that tell a model's structure and families from others."""
-    digest = hashlib.sha256()
-    for _, einet in model.weighted_einets():
-        for name, array in sorted(einet.graph.to_arrays().items()):
-            digest.update(f"{name}{array.shape}".encode())
-            digest.update(array.tobytes())
-        kinds = [
-            f"{type(layer).__name__}{tuple(layer.weight.shape)}"
-            for layer in einet.circuit.sum_layers
-        ]
-        digest.update(repr((kinds, einet.num_leaves, einet.num_classes, str(einet.dtype))).encode())
-        for group in einet.leaf.family_groups:
-            digest.update(f"{type(group.family).__name__}{group.family.config()}".encode())
-            for name, value in group.family.hyper.items():
-                # These are read off the data, and so have changed after training.
-                if name not in ("location", "scale"):
-                    digest.update(value.cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]

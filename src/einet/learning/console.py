@@ -14,30 +14,42 @@ __all__ = ["Bar", "Interrupt"]
 
 
 class Interrupt:
-    """Turns the first Ctrl-C into a request to stop, looked at where stopping does no harm."""
+    """Turns the first Ctrl-C into a request to stop, looked at where stopping does no harm.
 
-    def __init__(self) -> None:
+    Args:
+        by_term: Whether SIGTERM asks for the same, as systems send it before they take a machine
+            away: where what was learnt is written to a file in the end.
+    """
+
+    def __init__(self, by_term: bool = False) -> None:
         self.requested = False
-        self._previous: Any = None
+        self._signals = [signal.SIGINT, signal.SIGTERM] if by_term else [signal.SIGINT]
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
         # Python allows handlers in its main thread only. None was not set from Python and could
-        # not be put back; a program that ignores Ctrl-C goes on doing so.
+        # not be put back; a program that ignores a signal goes on doing so.
         if threading.current_thread() is threading.main_thread():
-            previous = signal.getsignal(signal.SIGINT)
-            if previous not in (None, signal.SIG_IGN):
-                self._previous = previous
-                signal.signal(signal.SIGINT, self._handle)
+            for number in self._signals:
+                previous = signal.getsignal(number)
+                if previous not in (None, signal.SIG_IGN):
+                    self._previous[number] = previous
+                    signal.signal(number, self._handle)
         return self
 
     def _handle(self, number: int, frame: Any) -> None:
-        if self.requested:
+        if not self.requested:
+            self.requested = True
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.requested = True
+        else:
+            # Whoever asks twice is not kept waiting: what would have happened, happens.
+            signal.signal(number, self._previous[number])
+            signal.raise_signal(number)
 
     def __exit__(self, *error: object) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
 
 
 class Bar:

@@ -13,7 +13,8 @@ from einet._checks import as_step_size
 from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
-from einet.learning.learner import Learner, Objective
+from einet.learning.em_state import load_statistics, statistics_state
+from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.prior import Prior
 from einet.learning.schedules import Schedule
 from einet.models.base import Model
@@ -117,6 +118,17 @@ class EM(_WithPrior):
     def finish(self, model: Model) -> None:
         super().finish(model)
         self._statistics = None
+
+    def state_within(self) -> LearnerState | None:
+        # What a subclass does at the end of an epoch, nobody knows.
+        if type(self).end_epoch is not EM.end_epoch:
+            return None
+        return statistics_state(self._statistics)
+
+    def load_state_within(
+        self, model: Model, values: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> None:
+        self._statistics = load_statistics(model, values, tensors)
 
 
 class StochasticEM(_WithPrior):

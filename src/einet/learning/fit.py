@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex, get_args
 
 import torch
 
-from einet._checks import as_int, as_seed, check_flag
+from einet._checks import as_int, as_seed, check_choice, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
 from einet.data.sources import has_own_labels
@@ -30,22 +31,28 @@ from einet.learning.arguments import (
     check_valid,
     finisher,
 )
-from einet.learning.checkpoint import Checkpoint, settings_of, structure_of
+from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.history import History
 from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
-from einet.learning.loop import Callback, Loop, report_to
+from einet.learning.loop import Loop
 from einet.learning.objective import check_objective
-from einet.learning.plain import as_count, as_fields
+from einet.learning.plain import as_count
+from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption, take_units
 from einet.learning.retrying import RetryingTrainee
+from einet.learning.run_settings import settings_of, structure_of
 from einet.learning.steps import generator_of
 from einet.learning.trainee import under
+from einet.learning.trouble import warn_of_skipped
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = ["fit"]
+__all__ = ["OnError", "fit"]
+
+#: What is done about numbers that are not finite.
+OnError = Literal["raise", "skip"]
 
 # Rows in a mini-batch.
 _BATCH_SIZE = 500
@@ -75,7 +82,9 @@ def fit(
     transform: Transform | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | None = None,
+    every: float | int | None = None,
     resume: bool = False,
+    on_error: OnError = "raise",
     progress: bool = True,
     distributed: bool | Team | None = None,
 ) -> History:
@@ -127,15 +136,25 @@ def fit(
             given some rows as a tensor on the model's device. Queries expect what it returns.
         callbacks: A function, or several, called after each epoch with an
             :class:`~einet.EpochReport`, whose ``stop()`` ends the training.
-        checkpoint: A file for the state of the training, written every half a minute and at the
-            end, also after Ctrl-C. It replaces an earlier checkpoint, and no file of another kind.
-        resume: Whether to go on from the state in that file, where there is one. On a CPU the
-            result is the same, bit by bit, as if nothing had happened. A file that is damaged, or
-            of a run with other data, model or settings, is refused, and the model stays as it was:
+        checkpoint: A folder for the state of the training, which is written to a new file every
+            half a minute, in the middle of an epoch too, and at the end, also after Ctrl-C or
+            SIGTERM. The last two files are kept, and files of an earlier run replaced. Only one
+            run at a time may write to a folder. See ``docs/checkpoints.md``.
+        every: How many seconds lie between two files; 0 for one after every step. By default half
+            a minute, or more where writing would take longer than a hundredth of the time.
+        resume: Whether to go on from the state in that folder, where there is one. On a CPU the
+            result is the same, bit by bit, as if nothing had happened. A file that is damaged
+            gives way to the one before it, with a warning. One of a run with other data, model or
+            settings is refused, and the model stays as it was:
             ``epochs`` count among the settings, as schedules depend on them. Not compared are
             ``callbacks``, ``device``, ``progress``, ``initialize`` and the model's ``precision``;
             of ``transform`` what it makes of a few rows, of a schedule its values at many places,
             and of an optimiser its class and the settings of its groups.
+        on_error: What is done about numbers that are not finite, which extreme cells bring about.
+            ``"raise"`` ends the training where a log-likelihood is NaN, and names the rows and
+            cells that it comes from. ``"skip"`` begins the epoch once more and leaves out rows
+            whose log-likelihood is NaN or −∞, or what is learnt from them, from there on.
+            ``history.skipped`` counts them, and a warning at the end names some.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
         distributed: Whether to learn together with the other processes of ``torch.distributed``;
             by default where a group of them is there, as within :func:`einet.distributed.start`.
@@ -164,6 +183,7 @@ def fit(
             check_flag(name, flag)
     size = _batch_size(batch_size, train)
     hide, finish = as_hide(hide), as_int("finish", finish, minimum=0)
+    check_choice("on_error", on_error, get_args(OnError))
     calls = as_callbacks(callbacks)
     learner = as_learner(optimizer, objective)
     last = finisher(finish, learner)
@@ -178,7 +198,7 @@ def fit(
         labels=labels, valid_labels=valid_labels, weights=weights, batch_size=size,
     )  # fmt: skip
     # Only the first process writes; a checkpoint knows nothing of how many there are.
-    file = Checkpoint(checkpoint if team.first else None)
+    file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
     settings = {
         "epochs": epochs,
         "batch_size": size,
@@ -189,18 +209,29 @@ def fit(
         "objective": objective,
     }
     if checkpoint is not None:
-        file.settings = {**settings_of("fit", [model], rows, others, learner), **settings}
+        file.settings = {
+            **settings_of("fit", [model], rows, others, learner),
+            **settings,
+            # Said where it is, so that runs of earlier releases can go on.
+            **({} if on_error == "raise" else {"on_error": on_error}),
+        }
     agreed = {"checkpoint": checkpoint is not None, "resume": resume, "callbacks": bool(calls)}
     check_joint(
         team, model, structure_of(model), rows, others, learner,
-        {**settings, **agreed, "initialize": initialize},
+        {**settings, **agreed, "initialize": initialize, "on_error": on_error},
     )  # fmt: skip
-    state = team.from_first(file.read) if resume else None
+    if on_error == "skip" and not team.alone:
+        raise ValueError("on_error must be 'raise' for several processes, got 'skip'")
     labelled_rows = model.num_classes > 1
     rows = shard_of(rows, team, stopping, labelled_rows)
     others = None if others is None else shard_of(others, team, stopping, labelled_rows)
-    read_from = None if state is None or checkpoint is None else Path(checkpoint)
-    with Resumption(read_from, model) as resumption:
+    with ExitStack() as held:
+        held.enter_context(file)
+        state = team.from_first(file.read) if resume else None
+        read_from = file.good[-1] if file.good else checkpoint
+        resumption = held.enter_context(
+            Resumption(None if state is None or read_from is None else Path(read_from), model)
+        )
         if device is not None:
             model.to(device)
         model.remember(rows.columns)
@@ -212,18 +243,20 @@ def fit(
         first = 0
         if state is not None:
             with resumption.reading():
-                as_fields(state[0], "the state", ["phase", "loop", "trainee"])
-                first = as_count(state[0]["phase"], "phase", 0, 0 if last is None else 1)
+                first = as_count(state[0].get("phase"), "phase", 0, 0 if last is None else 1)
                 # Priors ask for the units of the leaves before the loop takes up its state.
                 take_units(model, under("last.", state[1]))
         steps = rows.steps(size)
         total = None if steps is None else (epochs + finish) * steps
-        with Interrupt() as interrupt, Bar(epochs + finish, total, progress and team.first) as bar:
+        with (
+            Interrupt(by_term=checkpoint is not None) as interrupt,
+            Bar(epochs + finish, total, progress and team.first) as bar,
+        ):
             watch = Watch(stopping.watch(interrupt), bar)
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
                 phases.append(_Phase(last, finish, None, None, 0.0))
-            histories = [History()]
+            histories, named = [History()], ""
             try:
                 for number, phase in list(enumerate(phases))[first:]:
                     phase.learner.team = team
@@ -231,7 +264,7 @@ def fit(
                     try:
                         trainee = RetryingTrainee(
                             model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
-                            hide=phase.hide, objective=objective,
+                            hide=phase.hide, objective=objective, skip=on_error == "skip",
                         )  # fmt: skip
                         if checkpoint is not None:
                             trainee.make_resumable()
@@ -242,22 +275,18 @@ def fit(
                             patience=phase.patience,
                             validated=others is not None,
                             histories=histories,
-                            after_epoch=[
-                                joint_report(team, report_to(calls), calls),
-                                *file.saver(number),
-                            ],
+                            after_epoch=[joint_report(team, report_to(calls), calls)],
+                            saver=file.saver(number),
                         )
                         if state is not None:
-                            plain = {name: state[0][name] for name in ("loop", "trainee")}
+                            plain = {name: state[0][name] for name in state[0] if name != "phase"}
                             with resumption.reading():
                                 earlier = range(1, epochs + 1) if number else range(1)
                                 loop.load_state(plain, state[1], earlier)
                             resumption.done()
                             state = None
                         loop.run()
-                        histories = loop.histories
-                        if checkpoint is not None:
-                            file.save(number, loop)
+                        histories, named = loop.histories, trainee.named or named
                     finally:
                         phase.learner.finish(model)
                         phase.learner.team = ALONE
@@ -265,6 +294,7 @@ def fit(
                         break
                 # A loader tells the names of its columns with its first batch.
                 model.remember(rows.columns)
+                warn_of_skipped(histories[0], named)
                 return team.from_first(lambda: histories[0])
             finally:
                 # A mixture's members are trained one after the other: each would keep its memory.

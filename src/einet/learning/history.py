@@ -28,6 +28,8 @@ class History:
             model was given back; None without validation data.
         stopped: Why training ended: ``"finished"``, ``"early"``, ``"callback"`` or
             ``"interrupted"``.
+        skipped: How many rows were left out of the epoch because of their numbers, with
+            ``on_error="skip"``; empty where none ever was.
 
     Example:
         >>> history = History(train=[-3.0, -2.0], valid=[-3.5, -2.5], seconds=[0.5, 0.5])
@@ -44,6 +46,7 @@ class History:
     step_size: list[float] = field(default_factory=list)
     best_epoch: int | None = None
     stopped: Stopped = "finished"
+    skipped: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         """The number of full epochs."""
@@ -61,6 +64,7 @@ class History:
             valid=self.valid[:epochs],
             seconds=self.seconds[:epochs],
             step_size=self.step_size[:epochs],
+            skipped=self.skipped[:epochs],
         )
 
     def bits_per_dimension(self, num_variables: int) -> dict[str, list[float]]:

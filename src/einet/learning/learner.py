@@ -31,8 +31,10 @@ class Learner(ABC):
     This class is also the guide to adding one: a subclass needs :meth:`step` alone. What the loop
     must know of a learner are the traits below; it never asks for its type. A learner that carries
     something from epoch to epoch beside the model says so by ``stateless = False``, and can be
-    resumed from a checkpoint if it defines :meth:`state` and :meth:`load_state`. One whose steps
-    sum over the processes of ``team`` says so by ``joins``; others learn in one process only.
+    resumed from a checkpoint if it defines :meth:`state` and :meth:`load_state`. One that does
+    something at the end of an epoch can be resumed within an epoch, too, if it defines
+    :meth:`state_within` and :meth:`load_state_within`. One whose steps sum over the processes of
+    ``team`` says so by ``joins``; others learn in one process only.
     """
 
     #: Pseudo-counts that it learns with; None for none.
@@ -131,6 +133,20 @@ class Learner(ABC):
         if values or tensors:
             told = ", ".join([*values, *tensors][:3])
             raise ValueError(f"{type(self).__name__} has no state, but the file tells of {told}")
+
+    def state_within(self) -> LearnerState | None:
+        """What it carries in the middle of an epoch, beside the model.
+
+        None where it does not tell: then checkpoints are of full epochs alone. A learner that does
+        nothing at the end of an epoch carries the same within it as between two.
+        """
+        return self.state() if type(self).end_epoch is Learner.end_epoch else None
+
+    def load_state_within(
+        self, model: Model, values: dict[str, Any], tensors: dict[str, Tensor]
+    ) -> None:
+        """Take up what :meth:`state_within` told, as with :meth:`load_state`."""
+        self.load_state(values, tensors)
 
 
 def plain_schedule(step_size_at: Any) -> list[float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,45 +14,28 @@ from torch import Tensor
 from einet.learning.history import History
 from einet.learning.learner import LearnerState
 from einet.learning.loop_state import LoopState
-from einet.learning.plain import as_fields
-from einet.learning.trainee import Trainee
+from einet.learning.plain import as_count, as_fields, as_number
+from einet.learning.trainee import Trainee, under
 from einet.learning.watch import Watch
 
-__all__ = ["Callback", "EpochReport", "Loop", "report_to"]
+__all__ = ["Loop", "Saver"]
 
 
-@dataclass
-class EpochReport:
-    """What a callback is told after an epoch.
+@dataclass(frozen=True)
+class Saver:
+    """What writes the state of a loop.
 
     Attributes:
-        epoch: The number of the epoch, from 0.
-        train: The mean objective of the training rows in the course of the epoch.
-        valid: That of the validation rows after it; None without them.
-        step_size: The learner's step size at its end; None if it has none.
-        seconds: The time that the epoch took, validation included.
-        history: All epochs so far.
-        model: The model as it is now; callbacks may ask it, but not change it.
-        cluster: The number of the cluster that it learns, for models of clusters.
+        due: Whether the last time was long ago; asked after every step.
+        save: Writes it.
     """
 
-    epoch: int
-    train: float
-    valid: float | None
-    step_size: float | None
-    seconds: float
-    history: History = field(repr=False)
-    model: Any = field(repr=False)
-    cluster: int | None = None
-    _stop: bool = field(default=False, init=False, repr=False)
-
-    def stop(self) -> None:
-        """End the training after this epoch."""
-        self._stop = True
+    due: Callable[[], bool]
+    save: Callable[[Loop], None]
 
 
-#: Called after every epoch.
-Callback = Callable[[EpochReport], Any]
+class UnsoundError(FloatingPointError):
+    """A number that was met in training is not finite."""
 
 
 class Loop:
@@ -65,7 +48,8 @@ class Loop:
         patience: So many epochs without a better validation result end the training of a model.
         validated: Whether there are validation rows, by which the best epoch is chosen.
         baseline: Whether the state before the first epoch is a candidate too.
-        after_epoch: Called with the loop after each full epoch, for callbacks and checkpoints.
+        after_epoch: Called with the loop after each full epoch, for callbacks.
+        saver: What writes the state: when it is due, and in the end. None for nothing.
         seconds_between_copies: How often the state is kept, to go back to.
         first: The number of the first epoch, where others came before with another learner.
     """
@@ -80,12 +64,14 @@ class Loop:
         validated: bool = False,
         baseline: bool = False,
         after_epoch: Sequence[Callable[[Loop], None]] = (),
+        saver: Saver | None = None,
         seconds_between_copies: float = 0.0,
         histories: list[History] | None = None,
     ) -> None:
         self.trainee, self.epochs, self.watch = trainee, epochs, watch
         self.patience, self.validated, self.baseline = patience, validated, baseline
-        self.after_epoch, self._pause = after_epoch, seconds_between_copies
+        self.after_epoch, self.saver = after_epoch, saver
+        self._pause = seconds_between_copies
         self.histories = histories or [History() for _ in range(trainee.count)]
         #: Epochs that came before this loop, with another learner.
         self.before = len(self.histories[0])
@@ -95,7 +81,11 @@ class Loop:
         self._best = [self._best_so_far(history) for history in self.histories]
         self._waiting = [True] * trainee.count
         self._unread: list[tuple[Tensor, float]] = []
+        # When the present epoch began, and how long it had taken in a run that is gone on with.
+        self._began, self._earlier = time.perf_counter(), 0.0
         self.stopped_by_callback = False
+        if any(history.skipped for history in self.histories):
+            trainee.skip_from_here(0)
 
     @staticmethod
     def _best_so_far(history: History) -> float:
@@ -109,26 +99,62 @@ class Loop:
     def run(self) -> None:
         """Train. An error leaves what the last full epoch left, or the best one."""
         validated, watch = self.validated, self.watch
+        watch.on_nan = self._check_place
+        if self.saver is not None and self.trainee.tells_place:
+            watch.after_step = self._save_if_due
         try:
-            if self.baseline and validated and not self.done:
-                scores = self.trainee.score(watch)
-                if scores is not None:
-                    self._best = self._sound(scores).tolist()
-            while not self.finished and not self._epoch():
-                pass
+            if self._score_baseline():
+                # Before anything is learnt: a disk that is full is no news after an hour.
+                self._save_if_due()
+                while not self.finished and not self._sound_epoch():
+                    pass
             self.read()
+            self.save()
+        except UnsoundError as error:
+            # Rows are looked for with the last state that was sound.
+            self.trainee.restore(False)
+            named = self.trainee.trouble()
+            self.trainee.restore(validated and self._has_best())
+            rows = f". Rows that break the model as it was then: {named}" if named else ""
+            raise FloatingPointError(f"{error}{rows}") from None
         except BaseException:
             self.trainee.restore(validated and self._has_best())
             raise
+        finally:
+            watch.on_nan = watch.after_step = None
         if validated and self._has_best():
             self.trainee.restore(True)
+
+    def _score_baseline(self) -> bool:
+        """Measure the state before the first epoch where it counts; whether nobody asked to stop.
+
+        A run that goes on within its first epoch has been through this.
+        """
+        if self.baseline and self.validated and not self.done and self.trainee.place is None:
+            scores = self.trainee.score(self.watch)
+            if scores is None:
+                self._stop("interrupted")
+                return False
+            self._best = self._sound(scores).tolist()
+        return True
 
     def _has_best(self) -> bool:
         return self.baseline or any(h.best_epoch is not None for h in self.histories)
 
+    def _sound_epoch(self) -> bool:
+        """One more epoch; where it breaks, and rows may be left out, once more without them."""
+        try:
+            return self._epoch()
+        except UnsoundError:
+            if self.kept < self.done - 1 or not self.trainee.look_again():
+                raise
+        self.done, self._earlier = self.kept, 0.0
+        self._unread.clear()
+        return False
+
     def _epoch(self) -> bool:
         """One more epoch; whether it was the last, because somebody asked to stop."""
-        began = time.perf_counter()
+        self._began = time.perf_counter() - self._earlier
         means = self.trainee.learn(self.done, self.epochs, self.watch)
         scores = None
         if means is not None and self.validated:
@@ -137,8 +163,9 @@ class Loop:
             # What was learnt since the last full epoch may be of use; its number is not.
             self._stop("interrupted")
             return True
-        self._unread.append((means, time.perf_counter() - began))
-        self.done += 1
+        self._unread.append((means, time.perf_counter() - self._began))
+        self.done, self._earlier = self.done + 1, 0.0
+        self.trainee.end_epoch()
         self.watch.epoch()
         if scores is not None:
             self.read()
@@ -148,6 +175,7 @@ class Loop:
             call(self)
             if self.stopped_by_callback:
                 self._keep(now=True)
+        self._save_if_due()
         return self.stopped_by_callback
 
     def _keep(self, now: bool = False) -> None:
@@ -165,7 +193,7 @@ class Loop:
         """Read what was measured since the last time: on a GPU that waits."""
         if not self._unread:
             return
-        means = self._sound(torch.stack([mean for mean, _ in self._unread]))
+        means = self._sound(torch.stack([mean for mean, _ in self._unread]), self.trainee.may_skip)
         self._sound(self.trainee.soundness())
         first = self.done - len(self._unread)
         for place, (row, (_, seconds)) in enumerate(zip(means.tolist(), self._unread, strict=True)):
@@ -176,13 +204,16 @@ class Loop:
                     history.seconds.append(seconds)
                     if size is not None:
                         history.step_size.append(size)
+                    if self.trainee.skipped is not None:
+                        before = [0] * (len(history) - 1 - len(history.skipped))
+                        history.skipped += [*before, self.trainee.skipped]
         self._unread.clear()
         self.watch.show(train=float(means[-1].mean()))
 
     def _judge(self, scores: Tensor) -> None:
         """Note validation results, and whose best epoch this was."""
         numbers, epoch = (
-            self._sound(scores, nan_allowed=True).tolist(),
+            scores.double().tolist(),
             self.before + self.done - 1,
         )
         for number, (history, score) in enumerate(zip(self.histories, numbers, strict=True)):
@@ -214,35 +245,69 @@ class Loop:
         self.stopped_by_callback = True
         self._stop("callback")
 
-    def _sound(self, values: Tensor, nan_allowed: bool = False) -> Tensor:
-        """The values, unless one of them is NaN."""
+    def _sound(self, values: Tensor, finite: bool = False) -> Tensor:
+        """The values, unless one of them is NaN, or not finite where they have to be."""
         values = values.double().cpu()
-        wrong = values.isnan()
-        if nan_allowed or not bool(wrong.any()):
+        wrong = ~values.isfinite() if finite else values.isnan()
+        if not bool(wrong.any()):
             return values
         number = int(wrong.view(-1, self.trainee.count).any(0).nonzero()[0])
         size = self.trainee.step_size(max(0, self.done - 1), self.epochs)
         step = "" if size is None else f", or too large a step (it was {size:g})"
         since = self.trainee.since()
-        raise FloatingPointError(
+        raise UnsoundError(
             f"NaN at step {self.watch.steps} of the training{self.trainee.name(number)}: look for "
             f"extreme values in the data{step}{since and f'. The model is what it was {since}'}"
         )
 
+    def _check_place(self) -> None:
+        """Raise if what the present epoch has come to is no number."""
+        place = self.trainee.place
+        if place is not None and place.total is not None:
+            # Not the mean: there may be no row yet that counts.
+            self._sound(place.total.view(1, -1), self.trainee.may_skip)
+
     # -- going on --------------------------------------------------------------------------------
 
+    def _save_if_due(self) -> None:
+        if self.saver is not None and self.saver.due():
+            self.save()
+
+    def save(self) -> None:
+        """Have the state written, where somebody does that; one with NaN never is."""
+        if self.saver is None:
+            return
+        if self._is_within:
+            self._check_place()
+            self._sound(self.trainee.soundness())
+        self.saver.save(self)
+
+    @property
+    def _is_within(self) -> bool:
+        """Whether more was learnt than was kept, and the trainee can tell what."""
+        learning = self.trainee.place is not None or self.kept < self.done
+        return learning and self.trainee.tells_place
+
     def state(self) -> LearnerState:
-        """What was kept, to go on from: plain values, and tensors by name."""
-        values, tensors = self.trainee.state()
-        kept = self.before + self.kept
-        state = LoopState(
-            self.kept,
-            self.before,
-            [history.cut(kept) for history in self.histories],
-            self._waiting,
-            self._best,
-        )
-        return {"loop": state.to_plain(), "trainee": values}, tensors
+        """What to go on from: plain values, and tensors by name.
+
+        It is the present state, or for a trainee that can tell it between epochs alone, what was
+        kept.
+        """
+        is_within = self._is_within
+        values, tensors = self.trainee.state(is_within)
+        within, done = None, self.kept
+        if is_within:
+            self.read()
+            done = self.done
+            place, now = self.trainee.state_within()
+            tensors |= {f"now.{name}": tensor for name, tensor in now.items()}
+            learning = self.trainee.place is not None
+            seconds = time.perf_counter() - self._began if learning else 0.0
+            within = {"kept": self.kept, "seconds": seconds, "trainee": place}
+        histories = [history.cut(self.before + done) for history in self.histories]
+        state = LoopState(done, self.before, histories, self._waiting, self._best)
+        return {"loop": state.to_plain(), "trainee": values, "within": within}, tensors
 
     def load_state(
         self, plain: dict[str, Any], tensors: dict[str, Tensor], before: range = range(1)
@@ -256,8 +321,9 @@ class Loop:
         Raises:
             ValueError: They are not the state of such a loop.
         """
-        plain = as_fields(plain, "the state", ["loop", "trainee"])
-        trainee = self.trainee
+        # Earlier releases told of full epochs alone.
+        plain = as_fields({"within": None, **plain}, "the state", ["loop", "trainee", "within"])
+        trainee, within, now = self.trainee, plain["within"], under("now.", tensors)
         state = LoopState.from_plain(
             plain["loop"],
             epochs=self.epochs,
@@ -266,37 +332,24 @@ class Loop:
             patience=self.patience,
             baseline=self.baseline,
         )
-        trainee.load_state(plain["trainee"], tensors)
+        if within is not None:
+            within = as_fields(within, "within", ["kept", "seconds", "trainee"])
+            if state.done == self.epochs or not any(state.waiting):
+                raise ValueError("within must be null where nothing is left to be learnt")
+            tensors = {n: tensor for n, tensor in tensors.items() if not n.startswith("now.")}
+        trainee.load_state(plain["trainee"], tensors, within is not None)
         self.done = self.kept = state.done
         self.before, self.histories = state.before, state.histories
         self._waiting, self._best = state.waiting, state.best
         for history, waiting in zip(self.histories, self._waiting, strict=True):
             if waiting:
                 history.stopped = "finished"
+            if history.skipped:
+                trainee.skip_from_here(0)
         self.watch.skip(self.done, trainee.steps or 0)
-
-
-def report_to(calls: Sequence[Callback], clusters: Sequence[int] | None = None) -> Any:
-    """What tells callbacks of an epoch, once it is over."""
-
-    def report(loop: Loop) -> None:
-        if not calls:
-            return
-        loop.read()
-        for number, history in enumerate(loop.histories):
-            of_epoch = EpochReport(
-                epoch=len(history) - 1,
-                train=history.train[-1],
-                valid=history.valid[-1] if history.valid else None,
-                step_size=history.step_size[-1] if history.step_size else None,
-                seconds=history.seconds[-1],
-                history=history,
-                model=getattr(loop.trainee, "model", None),
-                cluster=None if clusters is None else clusters[number],
-            )
-            for call in calls:
-                call(of_epoch)
-            if of_epoch._stop:
-                loop.stop()
-
-    return report
+        if within is not None:
+            least = self.done if self.validated else 0
+            self.kept = as_count(within["kept"], "within.kept", least, self.done)
+            self._earlier = as_number(within["seconds"], "within.seconds", 0.0)
+            trainee.load_within(self.done, within["trainee"], now)
+            self.watch.pass_over(0 if trainee.place is None else trainee.place.steps)

@@ -15,6 +15,9 @@ from einet.learning.plain import as_count, as_fields, as_flag, as_list, as_numbe
 
 __all__ = ["LoopState", "checked_history"]
 
+# No data have more rows than this.
+_MOST_ROWS = 1 << 48
+
 
 @dataclass
 class LoopState:
@@ -127,6 +130,9 @@ def checked_history(
         scored: Whether there are validation rows.
         baseline: Whether the state before the first epoch may be the best.
     """
+    if isinstance(value, dict):
+        # Earlier releases left out no rows.
+        value = {"skipped": [], **value}
     value = as_fields(value, name, [field.name for field in fields(History)])
     train = as_list(value["train"], f"{name}.train", epochs)
     lengths = {
@@ -144,6 +150,10 @@ def checked_history(
         ]
         for field, allowed in lengths.items()
     }
+    skipped = [
+        as_count(entry, f"{name}.skipped[{place}]", 0, _MOST_ROWS)
+        for place, entry in enumerate(as_list(value["skipped"], f"{name}.skipped", [0, len(train)]))
+    ]
     if value["stopped"] not in get_args(Stopped):
         raise ValueError(f"{name}.stopped must be one of {get_args(Stopped)}")
     valid = lists["valid"]
@@ -152,4 +162,4 @@ def checked_history(
     best = value["best_epoch"]
     if isinstance(best, bool) or (best != expected and not (baseline and best is None)):
         raise ValueError(f"{name}.best_epoch must be {expected}, that of the highest valid")
-    return History(**lists, best_epoch=best, stopped=value["stopped"])
+    return History(**lists, best_epoch=best, stopped=value["stopped"], skipped=skipped)

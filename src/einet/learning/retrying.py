@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from einet.learning.less_memory import with_less
-from einet.learning.trainee import LEAST_VALID_BATCH, ModelTrainee
+from einet.learning.model_trainee import LEAST_VALID_BATCH, ModelTrainee
 from einet.learning.watch import Watch
 
 __all__ = ["RetryingTrainee"]
@@ -38,6 +40,7 @@ class RetryingTrainee(ModelTrainee):
             # Here, where the failed step is forgotten with all that it held.
             self.last.restore()
             self.learner.begin_epoch_anew()
+            self.place = None
 
     def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
         while True:
@@ -47,6 +50,11 @@ class RetryingTrainee(ModelTrainee):
                 rows = max(self.batch_size, LEAST_VALID_BATCH)
                 if not self.learner.team.alone or not with_less(self.model, rows):
                     raise
+
+    def load_within(self, epoch: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().load_within(epoch, values, tensors)
+        # The state that was kept may be of an earlier epoch.
+        self._fresh = False
 
     def keep_last(self, epoch: int) -> None:
         super().keep_last(epoch)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from einet.learning.watch import Watch
 from einet.models.base import Model
 
 __all__ = [
+    "Place",
     "Step",
     "filled",
     "generator_of",
@@ -32,11 +35,48 @@ _LEAST_ROWS = 16
 Step = Callable[[Batch, float], tuple[Tensor, Tensor]]
 
 
+@dataclass
+class Place:
+    """How far an epoch has come.
+
+    Attributes:
+        steps: The number of mini-batches that were learnt from.
+        total: The sum of the objective over their rows, or one for each model.
+        weight: The weight of these rows.
+        over: Whether the epoch is over, and the learner has been told so.
+
+    Example:
+        >>> place = Place()
+        >>> place.add(torch.tensor(-6.0), torch.tensor(3.0))
+        >>> place.steps, place.mean
+        (1, tensor(-2.))
+    """
+
+    steps: int = 0
+    total: Tensor | None = None
+    weight: Tensor | None = None
+    over: bool = False
+
+    def add(self, total: Tensor, weight: Tensor) -> None:
+        """One more mini-batch."""
+        self.steps += 1
+        self.total = total if self.total is None else self.total + total
+        self.weight = weight if self.weight is None else self.weight + weight
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean objective, once there was a mini-batch."""
+        assert self.total is not None
+        assert self.weight is not None
+        return self.total / self.weight
+
+
 def learn_epoch(
     batches: Iterable[Batch],
     step: Step,
     progress: Callable[[int], float],
     watch: Watch,
+    place: Place | None = None,
     joint_: Callable[[list[Tensor]], None] | None = None,
 ) -> Tensor | None:
     """Learn from every mini-batch once: the only place where training steps are made.
@@ -46,28 +86,27 @@ def learn_epoch(
         step: Learns from one of them, given the progress; the sum of the objective over its rows
             before the update, and their weight, one number each or one for each model.
         progress: How much of the training is done at a step of this epoch.
-        watch: Told of every step.
+        watch: Told of every step, and may save what was learnt after it.
+        place: How far the epoch has come already: mini-batches that were learnt from are passed
+            over. It is kept up to date.
         joint_: Adds what other processes have met; see :meth:`RowStream.joint_`.
 
     Returns:
         The mean objective met on the way, on the model's device: a number read from a GPU in each
         step would be waited for. None if the training was interrupted.
     """
-    total = weight = None
-    for number, batch in enumerate(batches):
-        part, its_weight = step(batch, progress(number))
-        total = part if total is None else total + part
-        weight = its_weight if weight is None else weight + its_weight
-        watch.step(total, weight)
+    place = Place() if place is None else place
+    for batch in islice(batches, place.steps, None):
+        place.add(*step(batch, progress(place.steps)))
+        watch.step(place)
         if watch.interrupted:
             return None
-    assert total is not None
-    assert weight is not None
-    if joint_ is not None:
-        sums = torch.stack([total, weight.to(total)])
-        joint_([sums])
-        total, weight = sums[0], sums[1]
-    return total / weight
+    if joint_ is None or place.total is None or place.weight is None:
+        return place.mean
+    sums = torch.stack([place.total, place.weight.to(place.total)])
+    joint_([sums])
+    place.total, place.weight = sums[0], sums[1]
+    return place.mean
 
 
 def progress_in(epoch: int, epochs: int, steps: int | None) -> Callable[[int], float]:

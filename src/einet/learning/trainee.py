@@ -10,35 +10,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.data.batch import Batch
 from einet.data.streams import RowStream
-from einet.learning.joining import keep_equal
-from einet.learning.learner import Learner, LearnerState, Objective
+from einet.learning.learner import LearnerState, Objective
 from einet.learning.objective import objective_of, row_weights
 from einet.learning.plain import as_fields
 from einet.learning.snapshot import Snapshot, check_numbers
-from einet.learning.steps import (
-    generator_of,
-    hiding_generator,
-    learn_epoch,
-    model_step,
-    progress_in,
-)
+from einet.learning.steps import Place
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
 __all__ = [
-    "LEAST_VALID_BATCH",
-    "ModelTrainee",
     "SnapshotTrainee",
     "Trainee",
     "check_prefixes",
     "mean_objective",
     "under",
 ]
-
-#: Without gradients there is no reason for small batches.
-LEAST_VALID_BATCH = 1024
 
 
 class Trainee(ABC):
@@ -47,10 +34,39 @@ class Trainee(ABC):
     count: int = 1
     #: The number of mini-batches in an epoch; None where nobody knows before the first ends.
     steps: int | None
+    #: How far the present epoch has come; None between epochs.
+    place: Place | None = None
 
     @abstractmethod
     def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
-        """Learn from every row once; the mean objective met on the way, None if interrupted."""
+        """Learn from every row once; the mean objective met on the way, None if interrupted.
+
+        It begins at ``place`` where there is one, and leaves it where it has come to.
+        """
+
+    #: Whether rows that break the training are left out of it, and have yet to be looked for.
+    may_skip: bool = False
+    #: How many rows were left out of the present epoch, or the last; None if none was looked for.
+    skipped: int | None = None
+
+    def look_again(self) -> bool:
+        """Go back to the beginning of the epoch and leave out rows that break it from here on.
+
+        Whether that is to be done; called where a number that was met in the epoch is not finite.
+        """
+        return False
+
+    def skip_from_here(self, skipped: int) -> None:
+        """Go on as a run that has left out so many rows of the present epoch."""
+        raise ValueError("rows were left out of it, which this run does not do")
+
+    def trouble(self) -> str:
+        """Which rows break the state that was kept last, in words; nothing where none is known."""
+        return ""
+
+    def end_epoch(self) -> None:
+        """The epoch is noted: the next one begins at its beginning."""
+        self.place = None
 
     @abstractmethod
     def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
@@ -92,15 +108,33 @@ class Trainee(ABC):
         return ""
 
     @abstractmethod
-    def state(self) -> LearnerState:
-        """The states that were kept, as plain values and tensors by name."""
+    def state(self, within: bool = False) -> LearnerState:
+        """The states that were kept, as plain values and tensors by name.
+
+        With ``within``, less what :meth:`state_within` tells anew.
+        """
 
     @abstractmethod
-    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def load_state(
+        self, values: dict[str, Any], tensors: dict[str, Tensor], within: bool = False
+    ) -> None:
         """Take up what :meth:`state` told, and go on from the last state.
 
         What is not such a state gets a ``ValueError``.
         """
+
+    @property
+    @abstractmethod
+    def tells_place(self) -> bool:
+        """Whether its state can be told within an epoch, too."""
+
+    @abstractmethod
+    def state_within(self) -> LearnerState:
+        """The present state and the place in the epoch, beside those states that were kept."""
+
+    @abstractmethod
+    def load_within(self, epoch: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take up what :meth:`state_within` told of an epoch; called after :meth:`load_state`."""
 
 
 class SnapshotTrainee(Trainee):
@@ -136,13 +170,15 @@ class SnapshotTrainee(Trainee):
     def since(self) -> str:
         return self.last.since if self.best is None else self.best.since
 
-    def state(self) -> LearnerState:
+    def state(self, within: bool = False) -> LearnerState:
         tensors = {f"last.{name}": tensor for name, tensor in self.last.numbers.items()}
         if self.best is not None:
             tensors |= {f"best.{name}": tensor for name, tensor in self.best.numbers.items()}
         return {}, tensors
 
-    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def load_state(
+        self, values: dict[str, Any], tensors: dict[str, Tensor], within: bool = False
+    ) -> None:
         as_fields(values, "trainee", [])
         kept = {"last.": self.last} | ({} if self.best is None else {"best.": self.best})
         check_prefixes(tensors, kept)
@@ -150,103 +186,6 @@ class SnapshotTrainee(Trainee):
             check_numbers(self.model, under(prefix, tensors), prefix)
             snapshot.load(under(prefix, tensors))
         self.last.restore()
-
-
-class ModelTrainee(SnapshotTrainee):
-    """One model, by any learner.
-
-    Args:
-        model: What learns; :meth:`Learner.start` has been called with it.
-        learner: How.
-        rows: From what.
-        valid: Validation rows or None.
-        batch_size: The largest number of rows in a mini-batch.
-        seed: What the order of the rows depends on, with the number of the epoch. None for the
-            order they have.
-        hide: The probability with which a known cell is taken for missing.
-        objective: What is maximised.
-        fill: Whether mini-batches are filled up to few numbers of rows: on a GPU each is recorded.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        learner: Learner,
-        rows: RowStream,
-        valid: RowStream | None = None,
-        *,
-        batch_size: int,
-        seed: tuple[int, ...] | None,
-        hide: float = 0.0,
-        objective: Objective = "generative",
-        fill: bool = False,
-    ) -> None:
-        super().__init__(model, valid)
-        self.learner, self.rows = learner, rows
-        self.batch_size, self.seed, self.hide = batch_size, seed, hide
-        self.objective: Objective = objective
-        self.fill = fill
-        self.steps = rows.steps(batch_size)
-        #: The learner's state at the time of the last snapshot, where a checkpoint needs it.
-        self._learner_state: LearnerState | None = None
-
-    def make_resumable(self) -> None:
-        """Keep the learner's state too from here on, for a checkpoint."""
-        self._learner_state = self.learner.state()
-
-    # -- learning --------------------------------------------------------------------------------
-
-    def learn(self, epoch: int, epochs: int, watch: Watch) -> Float[Tensor, " count"] | None:
-        generator = None if self.seed is None else generator_of(*self.seed, epoch)
-        hidden = None
-        if self.hide > 0 and self.seed is not None:
-            hidden = hiding_generator(self.seed, epoch, self.model.device)
-        taught = model_step(self.model, self.learner, self.objective, self.fill, self.batch_size)
-        at, counted = progress_in(epoch, epochs, self.steps), 0
-
-        def step(batch: Batch, progress: float) -> tuple[Tensor, Tensor]:
-            nonlocal counted
-            counted += 1
-            return taught(batch if hidden is None else batch.hide(self.hide, hidden), progress)
-
-        batches = self.rows.mini_batches(self.batch_size, generator)
-        mean = learn_epoch(batches, step, at, watch, self.rows.joint_)
-        if mean is None:
-            return None
-        self.learner.end_epoch(self.model, at(counted - 1))
-        keep_equal(self.model, self.learner.team)
-        self.steps = counted
-        return mean.view(1)
-
-    def step_size(self, epoch: int, epochs: int) -> float | None:
-        steps = self.steps
-        return self.learner.step_size_at(progress_in(epoch, epochs, steps)((steps or 1) - 1))
-
-    def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
-        if self.valid is None:
-            return torch.full((1,), torch.nan, dtype=torch.float64)
-        size = max(self.batch_size, LEAST_VALID_BATCH)
-        return mean_objective(self.model, self.valid, self.objective, size, watch)
-
-    # -- what is kept ----------------------------------------------------------------------------
-
-    def keep_last(self, epoch: int) -> None:
-        super().keep_last(epoch)
-        if self._learner_state is not None:
-            self._learner_state = self.learner.state()
-
-    def state(self) -> LearnerState:
-        _, tensors = super().state()
-        values, of_learner = ({}, {}) if self._learner_state is None else self._learner_state
-        return values, tensors | {f"learner.{name}": tensor for name, tensor in of_learner.items()}
-
-    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        of_learner = under("learner.", tensors)
-        super().load_state({}, {n: t for n, t in tensors.items() if not n.startswith("learner.")})
-        if not isinstance(values, dict):
-            raise ValueError(f"trainee must be an object, got {values!r:.60}")
-        self._learner_state = values, of_learner
-        self.learner.load_state(values, of_learner)
 
 
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-
-from torch import Tensor
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from einet.distributed.stopping import Asked
 from einet.learning.console import Bar
+
+if TYPE_CHECKING:
+    from einet.learning.steps import Place
 
 __all__ = ["Watch"]
 
@@ -28,6 +32,10 @@ class Watch:
         self._interrupt, self._bar, self._by_step = interrupt, bar, by_step
         #: The number of steps that were made.
         self.steps = 0
+        #: Called after every step but one that ends the training; what it does has to be quick.
+        self.after_step: Callable[[], None] | None = None
+        #: Called where a log-likelihood is NaN: nothing that is learnt after it is of use.
+        self.on_nan: Callable[[], None] | None = None
         self._looked = time.perf_counter()
 
     @property
@@ -40,13 +48,18 @@ class Watch:
         """Whether the last look was long ago."""
         return time.perf_counter() - self._looked > SECONDS_BETWEEN_LOOKS
 
-    def step(self, total: Tensor, weight: Tensor) -> None:
-        """One more step is done; the sums of the epoch so far."""
+    def step(self, place: Place) -> None:
+        """One more step is done; how far the epoch has come with it."""
         self.steps += 1
         if self._by_step:
             self._bar.advance()
         if self.due:
-            self.show(float((total / weight).mean()))
+            mean = float(place.mean.mean())
+            self.show(mean)
+            if math.isnan(mean) and self.on_nan is not None:
+                self.on_nan()
+        if self.after_step is not None and not self.interrupted:
+            self.after_step()
 
     def epoch(self) -> None:
         """One more epoch is done."""
@@ -63,3 +76,8 @@ class Watch:
         amount = epochs * steps if self._by_step else epochs
         if amount > 0:
             self._bar.advance(amount)
+
+    def pass_over(self, steps: int) -> None:
+        """Steps of the present epoch that were made before."""
+        if self._by_step and steps:
+            self._bar.advance(steps)

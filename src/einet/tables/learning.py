@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,8 @@ def learn(
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
 ) -> tuple[Einet, History]:
     """A hidden tree that has learnt from encoded rows, in float64.
 
@@ -94,6 +97,7 @@ def learn(
         seed: Seed of all that is random.
         device: Where to learn; a GPU if there is one, by default.
         progress: Whether to show a progress bar.
+        checkpoint, resume: As in :func:`einet.fit`.
     """
     if not table.num_variables:
         raise ValueError("frame must have a column that there is something to learn from, got none")
@@ -124,6 +128,7 @@ def learn(
         valid_labels=None if known is None or not len(valid) else known[valid],
         epochs=recipe.epochs, batch_size=recipe.batch_size, optimizer=optimizer,
         patience=recipe.patience if len(valid) else None, seed=seed, progress=progress,
+        checkpoint=checkpoint, resume=resume,
     )  # fmt: skip
     return model.double(), history
 

@@ -81,6 +81,8 @@ class TableModel:
         seed: int = 0,
         device: torch.device | str | None = None,
         progress: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
     ) -> TableModel:
         """Learn a model of a data frame: its schema, a tree of its columns, and parameters.
 
@@ -93,12 +95,15 @@ class TableModel:
             seed: Seed of all that is random.
             device: Where to learn; a GPU if there is one, by default. The model ends up on the CPU.
             progress: Whether to show a progress bar.
+            checkpoint, resume: A folder for the state of the training, and whether to go on from
+                it; as in :func:`einet.fit`.
         """
         table = frame_table(frame, columns)
         z = table.encode(frame, strange="ignore", seed=seed)
         model, history = learn(
-            table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device, progress=progress
-        )
+            table, z, num_sums=num_sums, epochs=epochs, seed=seed, device=device, progress=progress,
+            checkpoint=checkpoint, resume=resume,
+        )  # fmt: skip
         answer = cls(model.cpu(), table)
         answer.history = history
         return answer
