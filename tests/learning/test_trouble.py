@@ -91,6 +91,24 @@ def test_they_are_named_where_training_fails(x: Tensor, validated: bool):
     assert fit(model, frame, optimizer=EM(), **OPTIONS).skipped == []
 
 
+def test_rows_that_cannot_be_read_again(x: Tensor):
+    class Once(torch.utils.data.IterableDataset):
+        """Gives its rows a single time."""
+
+        given = False
+
+        def __iter__(self) -> Any:
+            if self.given:
+                raise OSError("the source is gone")
+            self.given = True
+            return iter(x)
+
+    loader = torch.utils.data.DataLoader(Once(), batch_size=10)
+    with pytest.raises(FloatingPointError, match="NaN at step") as caught:
+        fit(made(), loader, optimizer=adam(), epochs=1, progress=False, initialize=False)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
 def test_nobody_is_blamed_for_too_large_a_step():
     wild = Gradient(torch.optim.SGD, lr=1e30)
     for on_error in ("raise", "skip"):
