@@ -15,22 +15,17 @@ def _lines(head: list[str], body: list[list[str]]) -> str:
 
 
 def measured(rows: list[Row]) -> str:
-    """Rows per second of one and two processes, and how much of a step is waiting."""
-    head = ["model", "statistics", "1 process", "2 threads", "2 processes", "of that, waiting"]
+    """What a core learns from in a second of work, by one and two processes; and the waiting."""
+    head = ["model", "statistics", "1 process", "2 processes, each", "of a step, waiting"]
     mine = [row for row in rows if row["task"] == "processes"]
     body = []
     for name in dict.fromkeys(row["model"] for row in mine):
-        one, threads, two = (
-            next(
-                row for row in mine
-                if (row["model"], row["processes"], row["threads"]) == (name, *which)
-            )
-            for which in ((1, 1), (1, 2), (2, 1))
-        )  # fmt: skip
-        speeds = [f"{row['rows_per_second']:,}" for row in (one, threads, two)]
-        speeds[1] += f" ({threads['speed_up']:.2f}×)"
-        speeds[2] += f" ({two['speed_up']:.2f}×)"
-        waiting = f"{100 * two['share_of_waiting']:.0f} %"
+        one, two = (
+            next(row for row in mine if (row["model"], row["processes"]) == (name, number))
+            for number in (1, 2)
+        )
+        speeds = [f"{1e3 * row['batch'] / row['core_ms']:,.0f}" for row in (one, two)]
+        waiting = f"{100 * two['share_of_waiting']:.1f} %"
         body.append([name, f"{two['statistics_mib']:.1f} MiB", *speeds, waiting])
     return _lines(head, body)
 

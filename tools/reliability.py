@@ -29,6 +29,9 @@ ATTACKS = {
     "killed_while_saving": "processes killed while they save over a file",
     "damaged_checkpoints": "checkpoints with bits flipped, bytes replaced, cut off or added",
     "forged_checkpoints": "checkpoints changed in their parts, with a checksum that fits",
+    "killed_training": (
+        "seven kinds of training, each killed or asked to end at four random moments, and resumed"
+    ),
     "tables": "tables of odd types and extreme numbers",
     "extremes": "families on data at the ends of what floats can hold, learnt by EM",
     "misuse": "calls of public functions with hostile arguments",

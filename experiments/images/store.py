@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from einet.learning.checkpoint_file import remove_checkpoints
 from experiments.images.panels import PANELS
 from experiments.images.settings import Settings
 from experiments.table1.store import read_json, write_json
@@ -50,8 +51,8 @@ class Store:
     def forget(self, name: str) -> None:
         """Drop the checkpoints of a model."""
         path = self.checkpoint(name)
-        for file in (path, path.with_name(f"{path.name}.refine")):
-            file.unlink(missing_ok=True)
+        for place in (path, path.with_name(f"{path.name}.refine")):
+            remove_checkpoints(place)
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import einet
 from einet.cli.commands import app
+from einet.distributed import ProcessesError
 
 
 def run(*arguments: object) -> Any:
@@ -58,6 +59,22 @@ def test_images_are_handed_to_workers(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert function is image_training.train_by
     assert images[0] == tmp_path / "images.npy"
     assert training.output == tmp_path / "model.einet"
+
+
+def test_a_killed_worker_is_told_of_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, table: Path
+) -> None:
+    """That it is found out in time is tested beside the processes."""
+    from einet.cli import table_fitting
+
+    def killed(*given: Any) -> None:
+        raise ProcessesError("process 1 was killed by signal 9 (SIGKILL)")
+
+    monkeypatch.setattr(table_fitting, "run_workers", killed)
+    output = table.with_name("model.einet")
+    result = run("fit", table, "-o", output, "--device", "cpu", "--workers", 2)
+    assert result.exit_code == 2
+    assert result.output == "einet: process 1 was killed by signal 9 (SIGKILL)\n"
 
 
 def test_mistakes(table: Path) -> None:

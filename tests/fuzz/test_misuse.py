@@ -151,7 +151,7 @@ OF_MODELS: list[tuple[str, Call]] = [
         for argument in (
             "model", "train", "valid", "epochs", "batch_size", "optimizer", "labels", "observed",
             "weights", "hide", "finish", "initialize", "seed", "device", "objective", "transform",
-            "callbacks", "resume", "progress",
+            "callbacks", "resume", "progress", "every", "on_error",
         )
     ),
     *(
@@ -170,7 +170,7 @@ OF_CLUSTERS: list[tuple[str, Call]] = [
         for name in ("fit", "refine")
         for argument in (
             "train", "valid", "epochs", "batch_size", "optimizer", "observed", "weights", "seed",
-            "device", "transform", "callbacks", "resume", "progress",
+            "device", "transform", "callbacks", "resume", "progress", "every",
         )
     ),
     *(

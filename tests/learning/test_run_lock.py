@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +43,41 @@ def test_a_lock_of_a_killed_process_is_taken_over(tmp_path: Path):
         holder.kill()
     with RunLock(tmp_path):
         pass
+
+
+FORKS = """
+import importlib.util, os, signal, sys, time
+spec = importlib.util.spec_from_file_location("run_lock", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+with module.RunLock(sys.argv[2]):
+    child = os.fork()
+    if not child:
+        os.close(1)
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_workers_that_outlive_a_killed_process_do_not_hold_its_lock(tmp_path: Path):
+    command = [sys.executable, "-S", "-c", FORKS, str(run_lock.__file__), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        child = int(holder.stdout.readline())
+        try:
+            message = f"process {holder.pid}, writes"
+            with pytest.raises(BlockingIOError, match=message), RunLock(tmp_path):
+                pass
+            holder.kill()
+            holder.wait()
+            os.kill(child, 0)
+            with RunLock(tmp_path):
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from einet.data.batch import Batch
 from einet.learning.trouble import breaks, broken_rows, name_rows
 from einet.models.base import Model
 
-GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
-SOUND = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+GRAPH = einet.random_trees(4, depth=1, replicas=1, seed=1)
+SOUND = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
 OPTIONS: dict[str, Any] = {
-    "epochs": 3, "batch_size": 20, "progress": False, "initialize": False,
+    "epochs": 3, "batch_size": 10, "progress": False, "initialize": False,
 }  # fmt: skip
 
 
@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
 def x() -> Tensor:
     """Two cells that gradients in float32 cannot bear, and EM can."""
     x = SOUND.clone()
-    x[7, 2], x[41, 0] = 1e20, -1e22
+    x[7, 2], x[21, 0] = 1e20, -1e22
     return x
 
 
@@ -51,26 +51,26 @@ def test_rows_are_those_that_break_it_alone(x: Tensor):
     assert broken_rows(model, batch, "generative").tolist() == []
     with einet.unconstrained(model):
         before = numbers(model)
-        alone = [r for r in range(60) if breaks(model, batch[r : r + 1], "generative")]
-        assert alone == [7, 41]
+        alone = [r for r in range(30) if breaks(model, batch[r : r + 1], "generative")]
+        assert alone == [7, 21]
         assert broken_rows(model, batch, "generative").tolist() == alone
         assert all(map(torch.equal, numbers(model), before))
         assert all(parameter.grad is None for parameter in model.parameters())
     # What is infinite is too much for EM, too; rows that count for nothing break nothing.
-    weights = torch.ones(60, dtype=torch.float64)
+    weights = torch.ones(30, dtype=torch.float64)
     weights[7] = 0
     weighted = Batch(torch.where(x.abs() > 1e19, torch.inf, x), weights=weights)
-    assert broken_rows(model, weighted, "generative").tolist() == [41]
+    assert broken_rows(model, weighted, "generative").tolist() == [21]
 
 
 def test_cells_are_named(x: Tensor):
     model = made()
     with einet.unconstrained(model):
-        words = name_rows(model, [Batch(x[:30]), Batch(x[30:])], "generative", 20, "train")
-        assert words == "train[7, 2] is 1e+20 and train[41, 0] is -1e+22"
-        assert name_rows(model, [Batch(SOUND)], "generative", 20, "train") == ""
+        words = name_rows(model, [Batch(x[:15]), Batch(x[15:])], "generative", 10, "train")
+        assert words == "train[7, 2] is 1e+20 and train[21, 0] is -1e+22"
+        assert name_rows(model, [Batch(SOUND)], "generative", 10, "train") == ""
         many = torch.cat([torch.full((9, 4), 1e20), SOUND])
-        words = name_rows(model, [Batch(many)], "generative", 20, "valid")
+        words = name_rows(model, [Batch(many)], "generative", 10, "valid")
         assert words.startswith("valid[0, 0] is 1e+20, valid[0, 1] is 1e+20, valid[0, 2] is")
         assert words.endswith("valid[2, 2] is 1e+20 and others")
         # Where all rows break it, it is not the rows.
@@ -83,12 +83,30 @@ def test_they_are_named_where_training_fails(x: Tensor, validated: bool):
     model = made()
     before = numbers(model)
     valid = frame[:5] if validated else None
-    with pytest.raises(FloatingPointError, match=r"train\[7, 'c'\] is 1e\+20 and train\[41, 'a'\]"):
+    with pytest.raises(FloatingPointError, match=r"train\[7, 'c'\] is 1e\+20 and train\[21, 'a'\]"):
         fit(model, frame, valid, optimizer=adam(), **OPTIONS)
     for mine, earlier in zip(numbers(model), before, strict=True):
         torch.testing.assert_close(mine, earlier)
     # EM is none the worse for them.
     assert fit(model, frame, optimizer=EM(), **OPTIONS).skipped == []
+
+
+def test_rows_that_cannot_be_read_again(x: Tensor):
+    class Once(torch.utils.data.IterableDataset):
+        """Gives its rows a single time."""
+
+        given = False
+
+        def __iter__(self) -> Any:
+            if self.given:
+                raise OSError("the source is gone")
+            self.given = True
+            return iter(x)
+
+    loader = torch.utils.data.DataLoader(Once(), batch_size=10)
+    with pytest.raises(FloatingPointError, match="NaN at step") as caught:
+        fit(made(), loader, optimizer=adam(), epochs=1, progress=False, initialize=False)
+    assert isinstance(caught.value.__cause__, OSError)
 
 
 def test_nobody_is_blamed_for_too_large_a_step():
@@ -120,10 +138,10 @@ def test_batches_of_nothing_else_are_passed_over(x: Tensor):
         history = fit(made(), x[4:9], optimizer=adam(), on_error="skip", **options)
     assert history.skipped == [1]
     with pytest.raises(FloatingPointError, match="NaN"):
-        fit(made(), x[[7, 41]], optimizer=adam(), on_error="skip", **OPTIONS)
+        fit(made(), x[[7, 21]], optimizer=adam(), on_error="skip", **OPTIONS)
 
 
-@pytest.mark.parametrize("step", [2, 5, 8])
+@pytest.mark.parametrize("step", [2, 5])
 def test_a_run_that_leaves_out_rows_can_be_resumed(x: Tensor, tmp_path: Path, step: int):
     options: dict[str, Any] = {**OPTIONS, "on_error": "skip", "hide": 0.1}
     whole = made()

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from einet.distributed import team as teams
-from einet.distributed.team import ProcessesError, describe_error
+from einet.distributed.team import ProcessesError, portable
 
 __all__ = ["check_workers", "is_first", "run_workers"]
 
@@ -219,21 +219,12 @@ def _work(
         function(*arguments)
     except BaseException as error:
         status = 1
-        sender.send_bytes(pickle.dumps((_told(error), traceback.format_exc())))
+        sender.send_bytes(pickle.dumps((portable(error), traceback.format_exc())))
     sender.close()
     sys.stdout.flush()
     sys.stderr.flush()
     # At once: threads of a group whose other end is gone could keep the interpreter waiting.
     os._exit(status)
-
-
-def _told(error: BaseException) -> BaseException:
-    """The error as it is, if it can be told, or its words."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(describe_error(error))
-    return error
 
 
 def _end_with_parent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["ALONE", "SECONDS", "ProcessesError", "Team", "describe_error"]
+__all__ = ["ALONE", "SECONDS", "ProcessesError", "Team", "describe_error", "portable"]
 
 Result = TypeVar("Result")
 
@@ -60,7 +61,6 @@ class Team:
         self.size = 1 if group is None else dist.get_world_size(group)
         #: Seconds in which this process did nothing but wait for sums.
         self.waited = 0.0
-        self._failed = False
 
     @classmethod
     @contextmanager
@@ -76,7 +76,9 @@ class Team:
         global _teams
         _teams += 1
         store, key = dist.distributed_c10d._get_default_store(), f"einet/{_teams}/"
-        on_devices = dist.group.WORLD if "nccl" in str(dist.get_backend()) else None
+        # Of all kinds of devices: a group may have one backend for each.
+        backends = dist.distributed_c10d.get_backend_config()
+        on_devices = dist.group.WORLD if "nccl" in backends else None
         # One may have failed, and left, before this one has met it.
         with cls(None, None, store, key)._others():
             group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
@@ -104,7 +106,7 @@ class Team:
         return self.rank == 0
 
     def share(self, rows: int, start: int = 0) -> slice:
-        """This process's part of so many rows; equal up to one row, and the first has the most.
+        """This process's part of so many rows, equal up to one; the first has some if any has.
 
         Example:
             >>> team = Team()
@@ -172,7 +174,7 @@ class Team:
             try:
                 told = [("result", make())]
             except Exception as error:
-                told = [("error", _portable(error))]
+                told = [("error", portable(error))]
         with self._others():
             dist.broadcast_object_list(told, dist.get_global_rank(self._group, 0), self._group)
         kind, value = told[0]
@@ -245,7 +247,6 @@ class Team:
         """Tell the others why this process ends, unless it was told so itself."""
         if isinstance(error, ProcessesError) or self._store is None:
             return
-        self._failed = True
         text = f"process {self.rank} ended with {describe_error(error)}"
         try:
             self._store.set(f"{self._key}failed", text[:_MOST_WORDS])
@@ -296,10 +297,8 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: BaseException) -> BaseException:
     """The same error where another process can be told of it, else one that says as much."""
-    import pickle
-
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -60,7 +60,8 @@ class Checkpoint:
         every: float | int | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
-        self.path = None if path is None else Path(path)
+        # A program may go to another folder meanwhile.
+        self.path = None if path is None else Path(path).absolute()
         if every is not None:
             every = as_number("every", every, at_least=0)
             if path is None:

@@ -266,6 +266,9 @@ def fit(
                             model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
                             hide=phase.hide, objective=objective, skip=on_error == "skip",
                         )  # fmt: skip
+                        if weights is not None:
+                            # They are told from padding once, and not kept.
+                            trainee.rows_name = "train, less rows of weight 0, "
                         if checkpoint is not None:
                             trainee.make_resumable()
                         loop = Loop(

@@ -111,12 +111,8 @@ class Loop:
             self.read()
             self.save()
         except UnsoundError as error:
-            # Rows are looked for with the last state that was sound.
-            self.trainee.restore(False)
-            named = self.trainee.trouble()
-            self.trainee.restore(validated and self._has_best())
-            rows = f". Rows that break the model as it was then: {named}" if named else ""
-            raise FloatingPointError(f"{error}{rows}") from None
+            rows, failure = self._name_rows()
+            raise FloatingPointError(f"{error}{rows}") from failure
         except BaseException:
             self.trainee.restore(validated and self._has_best())
             raise
@@ -124,6 +120,18 @@ class Loop:
             watch.on_nan = watch.after_step = None
         if validated and self._has_best():
             self.trainee.restore(True)
+
+    def _name_rows(self) -> tuple[str, Exception | None]:
+        """Rows that break the last state that was sound, in words, or why they were not found."""
+        try:
+            self.trainee.restore(False)
+            named = self.trainee.trouble()
+        except Exception as failure:
+            # Rows may come from a source that fails by now; that is not what went wrong first.
+            return "", failure
+        finally:
+            self.trainee.restore(self.validated and self._has_best())
+        return (f". Rows that break the model as it was then: {named}" if named else ""), None
 
     def _score_baseline(self) -> bool:
         """Measure the state before the first epoch where it counts; whether nobody asked to stop.

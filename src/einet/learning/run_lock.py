@@ -19,6 +19,18 @@ __all__ = ["LOCK", "RunLock"]
 
 #: The name of the file that is locked; it stays when the lock is given up.
 LOCK = "lock"
+# Descriptors of the locks that this process holds.
+_held: set[int] = set()
+
+
+def _let_go() -> None:
+    """In a process that was forked: a lock is not to outlive the one that took it."""
+    while _held:
+        os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class RunLock:
@@ -46,7 +58,7 @@ class RunLock:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._path = Path(folder) / LOCK
-        self._descriptor: int | None = None
+        self._descriptor = -1
 
     def __enter__(self) -> RunLock:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
@@ -64,6 +76,7 @@ class RunLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+        _held.add(descriptor)
         return self
 
     def _take(self, descriptor: int) -> None:
@@ -102,11 +115,12 @@ class RunLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._descriptor is not None:
+        if self._descriptor in _held:
+            _held.remove(self._descriptor)
             # Empty is free: for those who cannot lock.
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
-            self._descriptor = None
+        self._descriptor = -1
 
 
 def _holder(descriptor: int) -> dict[str, Any]:

@@ -110,9 +110,9 @@ def _name_row(model: Model, batch: Batch, objective: Objective, row: int, name: 
     one, cells = batch[torch.tensor([row], device=batch.x.device)], []
     known = one.mask[0].nonzero().flatten()
     for some in known.split(_CELLS):
-        alone = torch.zeros(len(some), batch.x.shape[1], dtype=torch.bool, device=batch.x.device)
-        alone[torch.arange(len(some)), some] = True
-        each = one[torch.zeros(len(some), dtype=torch.long, device=batch.x.device)]
+        alone = torch.zeros(len(some), batch.x.shape[1], dtype=torch.bool, device=some.device)
+        alone.scatter_(1, some.unsqueeze(1), True)
+        each = one[torch.zeros_like(some)]
         places = broken_rows(model, replace(each, observed=alone), objective)
         cells += some[places].tolist()
         if len(cells) >= _NAMED:
