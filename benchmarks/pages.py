@@ -15,6 +15,7 @@ from pathlib import Path
 
 import cpu_text
 import gpu_text
+import process_text
 import table_text
 import tree_text
 from cpu_rows import load
@@ -23,7 +24,12 @@ __all__ = ["BLOCKS", "PAGES", "renew", "renewed"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "tables.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "distributed.md",
+    ROOT / "docs" / "tables.md",
+)
 
 
 def _wrapped(text: str) -> str:
@@ -43,6 +49,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "gpu-others": lambda: _wrapped(gpu_text.faster_than_pyjuice(_stored("goals-cuda"))),
     "trees-table": lambda: tree_text.table(_stored("trees-cuda")),
     "trees-queries": lambda: tree_text.queries(_stored("trees-cuda")),
+    "processes-table": lambda: process_text.measured(_stored("scale")),
+    "processes-gpu": lambda: process_text.on_one_gpu(_stored("scale")),
+    "processes-paper": lambda: process_text.on_paper(_stored("scale")),
     "cpu-table": lambda: cpu_text.table(_stored("cpu")),
     "cpu-scaling": lambda: _wrapped(cpu_text.scaling_summary(_stored("cpu-scaling"))),
     "tables-results": lambda: table_text.results(_stored("tables")),

@@ -1,6 +1,6 @@
 """Einsum Networks: deep generative models that answer any marginal and conditional exactly."""
 
-from einet import data, families
+from einet import data, distributed, families
 from einet._version import __version__
 from einet.clusters.clustered import ClusteredEinet
 from einet.clusters.history import ClusterHistory
@@ -80,6 +80,7 @@ __all__ = [
     "chow_liu",
     "cosine",
     "data",
+    "distributed",
     "exponential",
     "families",
     "fit",

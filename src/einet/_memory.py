@@ -135,6 +135,11 @@ BUDGETS: dict[str, Budget] = {
     "seeds": Budget(64 << 20, 64 << 20),
     # Values, or data, of clusters that are trained side by side.
     "side by side": Budget(1 << 30, 1 << 30),
+    # Rows of a source that does not fit memory: those that are shuffled together, those that are
+    # read at a time, and those that a structure is learnt from.
+    "shuffled rows": Budget(128 << 20, 128 << 20),
+    "read rows": Budget(16 << 20, 16 << 20),
+    "structure rows": Budget(512 << 20, 512 << 20),
     # Rows that initial leaves are read off.
     "first rows": Budget(128 << 20, 128 << 20),
 }

@@ -91,7 +91,7 @@ def test_an_interruption_goes_on_to_the_same(tmp_path, monkeypatch, step: int, b
 
     def learn(self: TogetherTrainee, epoch: int, epochs: int, watch: Watch) -> Any:
         steps.append(epoch)
-        watch._interrupt.requested = len(steps) == step
+        watch._interrupt.requested = len(steps) == step  # type: ignore[attr-defined]
         return real(self, epoch, epochs, watch)
 
     checkpoint = tmp_path / "state"

@@ -11,13 +11,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from einet.distributed.team import ProcessesError
+
 __all__ = ["MOST", "as_device", "counting", "plain_errors", "say"]
 
 #: No count that is given to a command may be larger: nobody lives to see its end.
 MOST = 10**9
 
 # What a wrong argument or file raises; anything else is a mistake of ours, and shows where.
-_EXPECTED = (OSError, ValueError, TypeError, ImportError, FloatingPointError, MemoryError)
+_EXPECTED = (
+    OSError, ValueError, TypeError, ImportError, FloatingPointError, MemoryError, ProcessesError
+)  # fmt: skip
 # torch's own words where there is no memory, which is a plain RuntimeError on a CPU.
 _NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
 

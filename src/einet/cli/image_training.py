@@ -13,10 +13,12 @@ from torch import Tensor
 import einet
 from einet._memory import check_room
 from einet.cli.console import as_device, counting, say
+from einet.cli.image_commands import open_set
 from einet.cli.image_report import report
 from einet.cli.outputs import Output, check_outputs, check_space
 from einet.clusters.history import ClusterHistory
 from einet.data.images import ArrayImages, Images
+from einet.distributed.launching import check_workers, is_first, run_workers
 from einet.imaging import Pixels, Recipe, hold_out, reading
 from einet.imaging.colour import as_colour
 from einet.imaging.held_out import count_held_out
@@ -122,6 +124,16 @@ class Training:
         return _of_refinement(self.checkpoint)
 
 
+def train_by(workers: int, images: tuple[Any, ...], recipe: Recipe, training: Training) -> None:
+    """Train in one process or in several, given what ``open_set`` takes to open the images."""
+    if workers == 1:
+        train(open_set(*images), recipe, training)
+        return
+    device = as_device(training.device)
+    check_workers(workers, device)
+    run_workers(workers, device, train_by, 1, images, recipe, training)
+
+
 def train(images: Images, recipe: Recipe, training: Training) -> None:
     """Train, with a checkpoint to resume from, write the model and say how good it is."""
     pixels = Pixels(images.image_shape, colour=as_colour(training.colour))
@@ -152,12 +164,15 @@ def train(images: Images, recipe: Recipe, training: Training) -> None:
         f"K {recipe.num_sums}, {model.num_parameters:,} parameters, on {device}"
     )
     _check_space(model, training)
-    _begin_anew(training)
+    if is_first():
+        _begin_anew(training)
     history = _fit(model, rows, valid, recipe, training)
     _stop_if(history.stopped, training)
     say(_what_happened(history, training.epochs))
     if training.refine:
         _refine(model, rows, valid, recipe, training)
+    if not is_first():
+        return
     settings = {"epochs": training.epochs, "batch_size": training.batch_size}
     data = {"data": images.name, "split": images.split, "images": len(images)}
     counts = {"held_out": 0 if held_out is None else len(held_out)}

@@ -33,6 +33,14 @@ Seed = Annotated[int, typer.Option(min=0, max=_LAST_SEED, help="Seed of everythi
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=MOST,
+        help="Processes that learn together, each with its share of the cores or a GPU of its own.",
+    ),
+]
 AsGrey = Annotated[
     bool, typer.Option("--grey", help="Turn colours grey for a model of grey images.")
 ]
@@ -135,6 +143,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     seed: Seed = 0,
     device: Device = None,
+    workers: Workers = 1,
 ) -> None:
     """Train a mixture of Einets, one for each cluster of images.
 
@@ -144,7 +153,7 @@ def train(
     With --structure chow-liu it is a single Einet whose structure is learnt from the images: mostly
     the better likelihood. With --recipe paper everything is done as in the paper.
     """
-    from einet.cli import image_commands, image_training
+    from einet.cli import image_training
 
     with plain_errors():
         checkpoint = checkpoint or output.with_name(f"{output.name}.checkpoint")
@@ -162,7 +171,7 @@ def train(
             prior=prior,
         )
         channels = None if grey is None else 1 if grey else 3
-        images = image_commands.open_set(data, kind, split, size, crop, channels, limit, max_pixels)
+        images = (data, kind, split, size, crop, channels, limit, max_pixels)
         training = image_training.Training(
             output=output,
             colour=colour,
@@ -177,7 +186,7 @@ def train(
             seed=seed,
             device=device,
         )
-        image_training.train(images, chosen, training)
+        image_training.train_by(workers, images, chosen, training)
 
 
 @app.command()

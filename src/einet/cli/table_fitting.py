@@ -11,6 +11,7 @@ import typer
 
 from einet.cli.console import as_device, say
 from einet.cli.table_files import check_files, new_figure, save_plot, say_json, spoken_warnings
+from einet.distributed.launching import check_workers, is_first, run_workers
 from einet.learning.checkpoint_file import remove_checkpoints
 from einet.tables import TableModel
 from einet.tables.plots import plot_training
@@ -51,13 +52,21 @@ def fit(
     as_json: bool,
     checkpoint: Path | None = None,
     resume: bool = False,
+    workers: int = 1,
 ) -> None:
     """Learn a model of a table, and write it."""
     folder = checkpoint or output.with_name(f"{output.name}.checkpoint")
     check_files({"data": data}, plot=plot, model=output, force=force, checkpoint=folder)
-    if folder.exists() and not resume:
-        say(f"{folder} of an earlier training is replaced; --resume would go on", err=True)
     kinds, where = as_columns(columns), as_device(device)
+    if workers > 1:
+        if str(data) == "-":
+            raise ValueError("workers: several of them cannot read what is piped in; give a file")
+        check_workers(workers, where)
+        given = (data, output, columns, num_sums, epochs, missing, force, plot, seed, device)
+        run_workers(workers, where, fit, *given, as_json, checkpoint, resume)
+        return
+    if folder.exists() and not resume and is_first():
+        say(f"{folder} of an earlier training is replaced; --resume would go on", err=True)
     frame = read_table(data, missing)
     start = perf_counter()
     with spoken_warnings():
@@ -73,6 +82,8 @@ def fit(
             resume=resume,
         )
     seconds = perf_counter() - start
+    if not is_first():
+        return
     history = model.history
     assert history is not None
     if history.stopped == "interrupted":

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from einet.cli.console import MOST, plain_errors
-from einet.cli.images import Device, Seed
+from einet.cli.images import Device, Seed, Workers
 
 __all__ = ["register"]
 
@@ -69,6 +69,7 @@ def fit(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    workers: Workers = 1,
 ) -> None:
     """Learn a model of a table; --plot draws the training curve."""
     from einet.cli import table_fitting
@@ -76,7 +77,7 @@ def fit(
     with plain_errors():
         table_fitting.fit(
             data, output, column or [], num_sums, epochs, missing or [], force, plot, seed, device,
-            as_json, checkpoint, resume,
+            as_json, checkpoint, resume, workers,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,9 @@ from einet.clusters.training import ClusterSettings, ClusterTraining
 from einet.data.batch import Batch
 from einet.data.kmeans import cluster_means, kmeans, nearest_centre
 from einet.data.streams import Rows, Transform
+from einet.distributed.starting import jointly
+from einet.distributed.stopping import Stopping
+from einet.distributed.team import ALONE, Team
 from einet.engine.root import join
 from einet.families import ExponentialFamily
 from einet.kernels.dispatch import Precision
@@ -42,12 +46,14 @@ from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.em import EM
 from einet.learning.history import History
+from einet.learning.joining import check_joins, check_joint, joint_report
 from einet.learning.learner import Learner
 from einet.learning.loop import Loop
 from einet.learning.plain import as_count
 from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption
-from einet.learning.run_settings import settings_of
+from einet.learning.run_settings import settings_of, structure_of
+from einet.learning.snapshot import numbers_by_name
 from einet.learning.watch import Watch
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture, as_models
@@ -194,6 +200,7 @@ class ClusteredEinet(Mixture):
 
     # -- learning --------------------------------------------------------------------------------
 
+    @jointly
     def fit(
         self,
         train: Any,
@@ -220,6 +227,7 @@ class ClusteredEinet(Mixture):
         every: float | int | None = None,
         resume: bool = False,
         progress: bool = True,
+        distributed: bool | Team | None = None,
     ) -> ClusterHistory:
         """Cluster the rows and train the component of each cluster on its rows, from the start.
 
@@ -260,7 +268,14 @@ class ClusteredEinet(Mixture):
             checkpoint, every, resume: As in :func:`einet.fit`. What is compared with the run that
                 wrote the file is said there; ``together`` is not, but taken from the file.
             progress: Whether to show a progress bar.
+            distributed: As in :func:`einet.fit`. Every process trains whole clusters, and all have
+                all of them in the end: the same as one process would, bit by bit, on CPUs with as
+                many threads. Rows must be the same in all processes. Callbacks are called by the
+                process that trains the cluster. A checkpoint is written once every process has
+                trained one more; what was begun after that is begun anew by ``resume``. Where
+                there is only one cluster, processes share its rows as in :func:`einet.fit`.
         """
+        team = distributed if isinstance(distributed, Team) else ALONE
         check_trainable(self)
         settings = ClusterSettings(
             learner=as_learner(optimizer),
@@ -292,17 +307,23 @@ class ClusteredEinet(Mixture):
             else given_clusters(clusters, self.num_clusters, len(rows), weights)
         )
         max_iterations = as_int("kmeans_iterations", kmeans_iterations, minimum=1)
-        file = Checkpoint(checkpoint, every)
+        # Only the first process writes; a checkpoint knows nothing of how many there are.
+        file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
+        asked = {name: getattr(settings, name) for name in _SETTINGS}
+        asked["clusters"] = ["k-means", max_iterations] if given is None else digest(given)
         if checkpoint is not None:
             file.settings = {
-                **settings_of("fit", self.einets, rows, others, settings.learner),
-                **{name: getattr(settings, name) for name in _SETTINGS},
-                "clusters": ["k-means", max_iterations] if given is None else digest(given),
-            }
+                **settings_of("fit", self.einets, rows, others, settings.learner), **asked
+            }  # fmt: skip
+        joint = {"checkpoint": checkpoint is not None, "resume": resume, "callbacks": bool(calls)}
+        check_joint(
+            team, self, structure_of(self.einets[0]), rows, others, settings.learner,
+            {**asked, **joint, "together": together, "num_clusters": self.num_clusters},
+        )  # fmt: skip
         with ExitStack() as held:
             held.enter_context(file)
-            state = file.read() if resume else None
-            resumption = held.enter_context(Resumption(file.good[-1] if state else None, self))
+            state = team.from_first(file.read) if resume else None
+            resumption = held.enter_context(Resumption(_read_from(file, checkpoint, state), self))
             if device is not None:
                 self.to(device)
             inertia: list[float] = []
@@ -317,10 +338,14 @@ class ClusteredEinet(Mixture):
             elif given is not None:
                 assignment = given
             else:
-                clustering = kmeans(
-                    rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
-                )
-                assignment, inertia = clustering.assignment, clustering.inertia
+
+                def clustered() -> tuple[Tensor, list[float]]:
+                    clustering = kmeans(
+                        rows, self.num_clusters, seed=settings.seed, max_iterations=max_iterations
+                    )
+                    return clustering.assignment.cpu(), clustering.inertia
+
+                assignment, inertia = team.from_first(clustered)
             self.remember(rows.columns)
             nearest = None
             if others is not None:
@@ -330,8 +355,10 @@ class ClusteredEinet(Mixture):
                 most = most_together(self.einets[0], settings.learner, settings.batch_size)
             training = ClusterTraining(
                 self.einets, rows, assignment, others, nearest, settings, file, self._stand_in(),
-                most, inertia, calls,
+                most, inertia, calls, team,
             )  # fmt: skip
+            if training.shares_rows:
+                check_joins(settings.learner, team)
             if state is not None:
                 training.resume(*state, resumption)
             trained = time.perf_counter()
@@ -340,9 +367,9 @@ class ClusteredEinet(Mixture):
             unit = "epoch" if one else "cluster"
             with (
                 Interrupt(by_term=checkpoint is not None) as interrupt,
-                Bar(units, training.steps, progress, unit) as bar,
+                Bar(units, training.steps, progress and team.first, unit) as bar,
             ):
-                watch = Watch(interrupt, bar)
+                watch = Watch(training.asked(interrupt), bar)
                 training.train(watch, (lambda number: None) if one else bar.at)
         history = ClusterHistory(
             sizes=training.sizes,
@@ -356,7 +383,7 @@ class ClusteredEinet(Mixture):
         if not training.finished:
             history.stopped = "callback" if training.stopped_by_callback else "interrupted"
         self._weigh(rows, assignment, [bool(each.train) for each in training.histories])
-        return history
+        return team.from_first(lambda: history)
 
     def _weigh(self, rows: Rows, assignment: Tensor, trained: list[bool]) -> None:
         """Weigh the components by what their clusters weigh; those not reached get nothing."""
@@ -368,6 +395,7 @@ class ClusteredEinet(Mixture):
             with torch.no_grad():
                 self.log_weights.copy_((shares / shares.sum()).log())
 
+    @jointly
     def refine(
         self,
         train: Any,
@@ -388,6 +416,7 @@ class ClusteredEinet(Mixture):
         every: float | int | None = None,
         resume: bool = False,
         progress: bool = True,
+        distributed: bool | Team | None = None,
     ) -> History:
         """Learn all components and their weights together, by EM of the mixture as a whole.
 
@@ -406,7 +435,11 @@ class ClusteredEinet(Mixture):
             optimizer: :class:`~einet.EM` (the default) or :class:`~einet.StochasticEM`, which makes
                 more progress in an epoch, but needs small steps not to undo it.
             seed, device, callbacks, checkpoint, every, resume, progress: As in :meth:`fit`.
+            distributed: As in :meth:`fit`: in every epoch each process teaches some components,
+                and all have what was learnt before the next. Callbacks are the first process's.
         """
+        team = distributed if isinstance(distributed, Team) else ALONE
+        stopping = Stopping(team)
         check_trainable(self)
         epochs = as_int("epochs", epochs, minimum=1)
         batch_size = as_int("batch_size", batch_size, minimum=1)
@@ -429,38 +462,40 @@ class ClusteredEinet(Mixture):
                 valid_observed=valid_observed, weights=weights,
             )
         )  # fmt: skip
-        file = Checkpoint(checkpoint, every)
+        file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
+        asked = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "patience": patience}
         if checkpoint is not None:
-            file.settings = {
-                **settings_of("refine", self.einets, rows, others, learner),
-                "epochs": epochs,
-                "batch_size": batch_size,
-                "seed": seed,
-                "patience": patience,
-            }
+            file.settings = {**settings_of("refine", self.einets, rows, others, learner), **asked}
+        joint = {"checkpoint": checkpoint is not None, "resume": resume, "callbacks": bool(calls)}
+        check_joint(
+            team, self, structure_of(self.einets[0]), rows, others, learner,
+            {**asked, **joint, "num_clusters": self.num_clusters},
+        )  # fmt: skip
         with ExitStack() as held:
             held.enter_context(file)
-            state = file.read() if resume else None
-            resumption = held.enter_context(Resumption(file.good[-1] if state else None, self))
+            state = team.from_first(file.read) if resume else None
+            resumption = held.enter_context(Resumption(_read_from(file, checkpoint, state), self))
             if device is not None:
                 self.to(device)
             self.remember(rows.columns)
+            team.copy_from_(list(numbers_by_name(self).values()))
             trainee = MixtureTrainee(
                 self, self.einets, learner, rows, others, batch_size=batch_size, seed=seed,
-                stand_in=self._stand_in(),
+                stand_in=self._stand_in(), team=team, stopping=stopping,
             )  # fmt: skip
             with (
                 Interrupt(by_term=checkpoint is not None) as interrupt,
-                Bar(epochs, epochs, progress) as bar,
+                Bar(epochs, epochs, progress and team.first) as bar,
             ):
+                asked_to_stop = stopping.watch(interrupt)
                 loop = Loop(
                     trainee,
                     epochs,
-                    Watch(interrupt, bar, by_step=False),
+                    Watch(asked_to_stop, bar, by_step=False),
                     patience=patience,
                     validated=others is not None,
                     baseline=True,
-                    after_epoch=[report_to(calls)],
+                    after_epoch=[joint_report(team, report_to(calls), calls)],
                     saver=file.saver(0),
                 )
                 if state is not None:
@@ -470,9 +505,9 @@ class ClusteredEinet(Mixture):
                         loop.load_state(plain, state[1])
                     resumption.done()
                 loop.run()
-        if interrupt.requested and not loop.finished and others is None:
+        if asked_to_stop.requested and not loop.finished and others is None:
             trainee.restore(False)
-        return loop.histories[0]
+        return team.from_first(lambda: loop.histories[0])
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         # To a reader that does not know of clusters, it is a mixture.
@@ -480,6 +515,13 @@ class ClusteredEinet(Mixture):
 
     def extra_repr(self) -> str:
         return f"variables={self.num_variables}, clusters={self.num_clusters}"
+
+
+def _read_from(file: Checkpoint, checkpoint: Any, state: Any) -> Path | None:
+    """The file that a state is from, for errors; only the first process knows it to the end."""
+    if state is None:
+        return None
+    return file.good[-1] if file.good else Path(checkpoint)
 
 
 def _form(model: Einet) -> list[Any]:

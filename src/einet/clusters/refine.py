@@ -8,8 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.clusters.sharing import owners
 from einet.clusters.stand_in import StandIn
 from einet.data.streams import Rows
+from einet.distributed.stopping import Stopping
+from einet.distributed.team import ALONE, Team
 from einet.engine.root import share_out
 from einet.learning.learner import Learner, LearnerState
 from einet.learning.place_state import load_place, place_state
@@ -44,6 +47,9 @@ class MixtureTrainee(SnapshotTrainee):
         batch_size: The largest number of rows in a mini-batch.
         seed: Seed of everything random.
         stand_in: What learns in place of each component.
+        team: Processes that share the components between them.
+        stopping: How they agree to stop: once rows are shared out, once all components have learnt,
+            and once validation rows are measured.
     """
 
     steps = None
@@ -59,8 +65,11 @@ class MixtureTrainee(SnapshotTrainee):
         batch_size: int,
         seed: int,
         stand_in: StandIn,
+        team: Team = ALONE,
+        stopping: Stopping | None = None,
     ) -> None:
         super().__init__(model, valid)
+        self.team, self.stopping = team, Stopping(team) if stopping is None else stopping
         self.mixture, self.einets, self.learner = model, einets, learner
         self.rows, self.batch_size, self.seed, self.stand_in = rows, batch_size, seed, stand_in
         # The component that learns at the present place of the epoch, and what the epoch came to.
@@ -79,17 +88,27 @@ class MixtureTrainee(SnapshotTrainee):
         if shared is None:
             return None
         self._mean, counts, rows, shares = shared
+        by = owners([len(index) for index in rows], self.team.size)
         if self._resumed is None:
             self.place, self._component = Place(), 0
         else:
             restore_numbers(self.model, under("model.", self._resumed[1]))
+            if by[self._component] != self.team.rank:
+                # Another process goes on with that component.
+                self._resumed, self.place = None, Place()
         for number, (index, share) in enumerate(zip(rows, shares, strict=True)):
-            if number < self._component:
+            if number < self._component or by[number] != self.team.rank:
                 continue
             if number > self._component:
                 self.place, self._component = Place(), number
             if len(index) and not self._teach(number, index, share, epoch, epochs, watch):
                 return None
+        self.stopping.look(wait=True)
+        if not self.team.alone and watch.interrupted:
+            return None
+        for number, teacher in enumerate(by):
+            numbers = numbers_by_name(self.einets[number])
+            self.team.copy_from_(list(numbers.values()), teacher)
         self.mixture.update_weights(counts)
         assert self.place is not None
         self.place.over = True
@@ -114,6 +133,9 @@ class MixtureTrainee(SnapshotTrainee):
             start += len(part)
             if watch.interrupted:
                 return None
+        self.stopping.look(wait=True)
+        if not self.team.alone and watch.interrupted:
+            return None
         components, rows, shares = map(torch.cat, zip(*parts, strict=True))
         order = components.argsort(stable=True)
         sizes = components.bincount(minlength=len(counts)).tolist()
@@ -162,6 +184,9 @@ class MixtureTrainee(SnapshotTrainee):
             total += self.mixture.batch_log_prob(part).sum()
             if watch.interrupted:
                 return None
+        self.stopping.look(wait=True)
+        if not self.team.alone and watch.interrupted:
+            return None
         return (total / count).view(1)
 
     def soundness(self) -> Float[Tensor, " count"]:
@@ -173,7 +198,8 @@ class MixtureTrainee(SnapshotTrainee):
 
     @property
     def tells_place(self) -> bool:
-        return self.learner.state_within() is not None
+        # Of several processes, each is with another component.
+        return self.team.alone and self.learner.state_within() is not None
 
     def state_within(self) -> LearnerState:
         if self._resumed is not None:

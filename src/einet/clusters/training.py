@@ -12,15 +12,20 @@ from torch import Tensor
 
 from einet._memory import fitting
 from einet.clusters.resuming import ClusterState, Lesson, lessons_of
+from einet.clusters.sharing import next_round, owners, share_results
 from einet.clusters.side_by_side import SideBySide
 from einet.clusters.stand_in import StandIn, copy_parameters, twin
 from einet.clusters.together import TogetherTrainee, plan
 from einet.data.streams import Rows
+from einet.distributed.shards import shard_of
+from einet.distributed.stopping import Asked, LooseStopping, Stopping
+from einet.distributed.team import ALONE, Team
 from einet.engine import replay
 from einet.engine.initialize import initialize_leaves
 from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.learning.checkpoint import Checkpoint
 from einet.learning.history import History
+from einet.learning.joining import joint_report
 from einet.learning.learner import Learner
 from einet.learning.loop import Loop, Saver
 from einet.learning.model_trainee import ModelTrainee
@@ -67,6 +72,7 @@ class ClusterTraining:
         together: How many learn at the same time.
         inertia: How k-means went; for the record.
         callbacks: Called after every epoch of every cluster.
+        team: Processes that share the clusters between them; or, if there is only one, its rows.
     """
 
     def __init__(
@@ -82,7 +88,9 @@ class ClusterTraining:
         together: int,
         inertia: list[float],
         callbacks: Sequence[Callback] = (),
+        team: Team = ALONE,
     ) -> None:
+        self.team, self.stopping = team, Stopping(team)
         self.einets, self.rows, self.settings = einets, rows, settings
         self.assignment, self.checkpoint, self.stand_in = assignment.cpu(), checkpoint, stand_in
         self.inertia, self.callbacks, self.validated = inertia, callbacks, valid is not None
@@ -99,6 +107,14 @@ class ClusterTraining:
         self._resumed: tuple[dict[str, Any], dict[str, Tensor], Resumption] | None = None
         self._models: dict[int, SideBySide] = {}
         self.stopped_by_callback = False
+        self._kept_elsewhere = team.any(checkpoint.path is not None)
+        #: Whether several processes learn from the rows of one cluster, rather than one from each.
+        self.shares_rows = not team.alone and sum(map(bool, self.sizes)) == 1
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a checkpoint, in whichever process."""
+        return self.checkpoint.path is not None or self._kept_elsewhere
 
     @property
     def finished(self) -> bool:
@@ -109,6 +125,17 @@ class ClusterTraining:
     def steps(self) -> int:
         """The number of steps of all lessons."""
         return sum(self._epochs(lesson) * self._steps(lesson) for lesson in self.lessons)
+
+    def asked(self, interrupt: Asked) -> Asked:
+        """What tells of an interruption of one of the processes.
+
+        Those that share rows stop after the same step; others once they have heard of it.
+        """
+        if self.team.alone:
+            return interrupt
+        if self.shares_rows:
+            return self.stopping.watch(interrupt)
+        return LooseStopping(self.team, interrupt)
 
     def _epochs(self, lesson: Lesson) -> int:
         return self.settings.finish if lesson.finishing else self.settings.epochs
@@ -182,6 +209,7 @@ class ClusterTraining:
                 einet.initialized = True
         for lesson in self.lessons[: self.done]:
             watch.skip(self._epochs(lesson), self._steps(lesson))
+        shared = not self.team.alone and not self.shares_rows
         interrupted = False
         if self.checkpoint.due and self._resumed is None:
             # Before anything is learnt: the clusters are known, and a full disk is told of.
@@ -190,9 +218,14 @@ class ClusterTraining:
             with self.stand_in.lock:
                 while not self.finished and not self.stopped_by_callback:
                     show_cluster(len(self._taught()) + 1)
+                    if shared:
+                        if not self._teach_round(start, watch):
+                            return
+                        continue
                     if not self._teach(self.lessons[self.done], start, watch):
                         interrupted = True
                         break
+                    self.done += 1
                     if self.checkpoint.due:
                         self.save()
         finally:
@@ -203,12 +236,41 @@ class ClusterTraining:
         if self.checkpoint.path is not None and not interrupted:
             self.save()
 
+    def _teach_round(self, start: Einet, watch: Watch) -> bool:
+        """Some lessons, each by one process; whether all could be given to their end.
+
+        What was learnt is written only then: a checkpoint knows nothing of who taught whom.
+        """
+        several = self.team.size if self.keeps else None
+        lessons = next_round(self.lessons, self.done, several)
+        costs = [sum(self.sizes[number] for number in lesson.clusters) for lesson in lessons]
+        by, complete = owners(costs, self.team.size), True
+        if self._resumed is not None and by[0] != self.team.rank:
+            # Only who gives the lesson goes on within it.
+            self._resumed[2].done()
+            self._resumed = None
+        for lesson, teacher in zip(lessons, by, strict=True):
+            if teacher == self.team.rank and complete:
+                complete = self._teach(lesson, start, watch) and not self.stopped_by_callback
+        if self.stopped_by_callback:
+            self.team.tell("stop")
+        share_results(self.team, lessons, by, self.einets, self.histories)
+        self.stopped_by_callback = self.team.any(self.stopped_by_callback)
+        if self.team.any(not complete):
+            return False
+        self.done += len(lessons)
+        if self.checkpoint.path is not None:
+            self.save()
+        return True
+
     def _teach(self, lesson: Lesson, start: Einet, watch: Watch) -> bool:
         """One lesson; whether it could be given to its end."""
         if not lesson.finishing:
             # In a run that goes on, too: priors ask for the units of the leaves.
             for number in lesson.clusters:
                 self._initialize(number, start)
+                if self.shares_rows:
+                    self.team.copy_from_(list(numbers_by_name(self.einets[number]).values()))
         trainee, teacher = self._trainee(lesson)
         try:
             loop = self._loop = Loop(
@@ -218,9 +280,10 @@ class ClusterTraining:
                 patience=None if lesson.finishing else self.settings.patience,
                 validated=any(self._valid[number] is not None for number in lesson.clusters),
                 histories=[self.histories[number] for number in lesson.clusters],
-                after_epoch=[report_to(self.callbacks, lesson.clusters)],
+                after_epoch=[self._report(lesson)],
                 saver=self._saver(),
-                seconds_between_copies=_SECONDS_BETWEEN_COPIES,
+                # Processes that share rows must go back to the same epoch.
+                seconds_between_copies=0.0 if self.shares_rows else _SECONDS_BETWEEN_COPIES,
             )
             if self._resumed is not None:
                 plain, tensors, resumption = self._resumed
@@ -239,16 +302,18 @@ class ClusterTraining:
         finally:
             if teacher is not None:
                 teacher.finish(self.stand_in.model)
+                teacher.team = ALONE
         for number, history in zip(lesson.clusters, loop.histories, strict=True):
             self.histories[number] = history.cut(loop.before + loop.kept)
         self.stopped_by_callback = loop.stopped_by_callback
         if interrupted:
             return False
-        self._loop, self.done = None, self.done + 1
+        self._loop = None
         return True
 
     def _saver(self) -> Saver | None:
-        if self.checkpoint.path is None:
+        # Of clusters that processes have shared out between them, all are written together.
+        if self.checkpoint.path is None or not (self.team.alone or self.shares_rows):
             return None
         return Saver(lambda: self.checkpoint.due, self._save_lesson)
 
@@ -256,6 +321,10 @@ class ClusterTraining:
         """Write a checkpoint in the course of a lesson; what is over is saved with the next one."""
         if not loop.finished or self.checkpoint.due:
             self.save()
+
+    def _report(self, lesson: Lesson) -> Any:
+        report = report_to(self.callbacks, lesson.clusters)
+        return joint_report(self.team, report, self.callbacks) if self.shares_rows else report
 
     def _trainee(self, lesson: Lesson) -> tuple[ModelTrainee | TogetherTrainee, Learner | None]:
         """What learns, and the learner that was started for it."""
@@ -279,26 +348,30 @@ class ClusterTraining:
                 stand_in=self.stand_in,
             ), None
         (number,) = clusters
-        rows = self.rows.subset(self._members[number])
-        learner = settings.learner
+        rows, valid = self.rows.subset(self._members[number]), self._valid[number]
+        size, learner = len(rows), settings.learner
         if lesson.finishing:
             assert settings.finisher is not None
             learner = settings.finisher
         model = self.stand_in.become(self.einets[number])
+        if self.shares_rows:
+            learner.team = self.team
+            rows = shard_of(rows, self.team, self.stopping, False)
+            valid = None if valid is None else shard_of(valid, self.team, self.stopping, False)
         learner.start(model, rows)
         trainee = _ClusterTrainee(
             model,
             learner,
             rows,
-            self._valid[number],
+            valid,
             batch_size=settings.batch_size,
             seed=None if lesson.finishing else (settings.seed, 2, number),
             hide=0.0 if lesson.finishing else settings.hide,
             fill=model.device.type == "cuda" and learner.stackable,
         )
-        trainee.cluster, trainee.size = number, len(rows)
+        trainee.cluster, trainee.size = number, size
         trainee.rows_name = f"rows of cluster {number}"
-        if self.checkpoint.path is not None:
+        if self.keeps:
             trainee.make_resumable()
         return trainee, learner
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from einet.data.batch import Batch, as_batch
+from einet.data.joining import joined
 from einet.data.streams import Check, RowStream
 from einet.data.tables import is_table
 
@@ -62,7 +63,7 @@ class LoaderRows(RowStream):
             if len(batch) and (batch.weights is None or bool((batch.weights > 0).any())):
                 empty = False
                 yield batch
-        if empty:
+        if empty and not self.may_be_empty:
             raise ValueError(f"{self._name} must yield at least one row, got none")
 
     def _batch(self, given: Any, name: str) -> Batch:
@@ -115,7 +116,8 @@ class LoaderRows(RowStream):
             if before is not None:
                 yield before
             before, last = last, batch
-        assert last is not None
+        if last is None:
+            return
         if before is not None and 2 * len(last) < len(before):
             yield from _halves(before, last)
             return
@@ -131,7 +133,9 @@ class LoaderRows(RowStream):
             count += len(parts[-1])
             if count >= most:
                 break
-        return _joined(parts)
+        if not parts:
+            return Batch(torch.zeros(0, self.num_variables, device=self.device))
+        return joined(parts)
 
     def checksum(self) -> str:
         """Raises: nobody can tell the rows of a loader from others without reading them all."""
@@ -141,28 +145,8 @@ class LoaderRows(RowStream):
         )
 
 
-def _joined(parts: list[Batch]) -> Batch:
-    """Batches as one; a mask or weights that only some of them have are written out."""
-    if len(parts) == 1:
-        return parts[0]
-    masked = any(part.observed is not None for part in parts)
-    labelled = any(part.labels is not None for part in parts)
-    weighted = any(part.weights is not None for part in parts)
-    unknown = [torch.full((len(part),), -1, device=part.x.device) for part in parts]
-    ones = [torch.ones(len(part), dtype=torch.float64, device=part.x.device) for part in parts]
-    labels = [u if p.labels is None else p.labels for p, u in zip(parts, unknown, strict=True)]
-    weights = [o if p.weights is None else p.weights for p, o in zip(parts, ones, strict=True)]
-    return Batch(
-        torch.cat([part.x for part in parts]),
-        torch.cat([part.mask for part in parts]) if masked else None,
-        torch.cat(labels) if labelled else None,
-        torch.cat(weights) if weighted else None,
-        parts[0].columns,
-    )
-
-
 def _halves(one: Batch, other: Batch) -> Iterator[Batch]:
-    both = _joined([one, other])
+    both = joined([one, other])
     middle = -(-len(both) // 2)
     yield both[:middle]
     yield both[middle:]

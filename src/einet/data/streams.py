@@ -18,7 +18,16 @@ from einet._memory import fitting
 from einet.data.batch import Batch
 from einet.data.staging import Staging, pinned_copy
 
-__all__ = ["Check", "RowStream", "Rows", "Transform", "even_parts"]
+__all__ = [
+    "Check",
+    "RowStream",
+    "Rows",
+    "Transform",
+    "check_transform",
+    "even_parts",
+    "transformed",
+    "transformed_digest",
+]
 
 #: From rows as they are kept to rows as the model sees them, such as ``lambda x: x / 255``.
 Transform = Callable[[Tensor], Tensor]
@@ -43,6 +52,39 @@ def even_parts(rows: int, most: int) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(ends)]
 
 
+def check_transform(transform: object) -> None:
+    """Raise unless this is a function, or None."""
+    if transform is not None and not callable(transform):
+        raise TypeError(
+            f"transform must be a function of a tensor of rows or None, got {shown(transform)}"
+        )
+
+
+def transformed(part: Batch, transform: Transform | None) -> Batch:
+    """Rows with a transform applied to their values."""
+    if transform is None:
+        return part
+    x = transform(part.x)
+    if not isinstance(x, Tensor) or x.shape != part.x.shape:
+        got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(
+            f"transform must keep the shape of its rows, {list(part.x.shape)}, got {got}"
+        )
+    return replace(part, x=x.to(part.x.device))
+
+
+def transformed_digest(x: Tensor) -> bytes:
+    """What tells a transform from others: what it has made of some rows.
+
+    It goes to few digits, which may differ between devices. Columns weigh differently, so that
+    none can take the place of another.
+    """
+    seen = x.double().nan_to_num()
+    columns = torch.linspace(1, 2, seen.shape[1]).to(seen)
+    sums = torch.stack([seen.sum(1), (seen * columns).sum(1)], 1).flatten().tolist()
+    return ",".join(f"{value:.5g}" for value in sums).encode()
+
+
 class RowStream(ABC):
     """Rows for training, as a model sees them and on its device.
 
@@ -53,10 +95,27 @@ class RowStream(ABC):
     num_variables: int
     #: The names of the variables, where the rows came from tables that have them.
     columns: tuple[str, ...] | None = None
+    #: Whether a stream may have no rows, because other processes have some.
+    may_be_empty: bool = False
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch]:
         """All rows, in parts."""
+
+    def part(self, number: int, parts: int) -> RowStream:
+        """The rows of one of several processes, where all of them are given the same rows.
+
+        By default all: what a loader yields is each process's own.
+        """
+        return self
+
+    @property
+    def whole(self) -> RowStream:
+        """All rows that this process knows of, where it learns from a part of them."""
+        return self
+
+    def joint_(self, sums: list[Tensor]) -> None:  # noqa: B027 (mostly there is nobody to ask)
+        """Add to sums over these rows those of other processes, where these hold other rows."""
 
     @abstractmethod
     def steps(self, batch_size: int) -> int | None:
@@ -103,10 +162,7 @@ class Rows(RowStream):
         check: Check | None = None,
         name: str = "train",
     ) -> None:
-        if transform is not None and not callable(transform):
-            raise TypeError(
-                f"transform must be a function of a tensor of rows or None, got {shown(transform)}"
-            )
+        check_transform(transform)
         self.num_variables, self.device, self.columns = batch.x.shape[1], device, batch.columns
         self._transform, self._mean, self._complete = transform, None, False
         counted = None if batch.weights is None else batch.weights > 0
@@ -149,14 +205,7 @@ class Rows(RowStream):
 
     def as_seen(self, part: Batch) -> Batch:
         """Rows as they were given, turned into what the model sees."""
-        if self._transform is not None:
-            x = self._transform(part.x)
-            if not isinstance(x, Tensor) or x.shape != part.x.shape:
-                got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-                raise ValueError(
-                    f"transform must keep the shape of its rows, {list(part.x.shape)}, got {got}"
-                )
-            part = replace(part, x=x.to(part.x.device))
+        part = transformed(part, self._transform)
         return replace(part, observed=None) if self._complete else part.scanned()
 
     def subset(self, index: Int[Tensor, " rows"], weights: Tensor | None = None) -> Rows:
@@ -239,11 +288,6 @@ class Rows(RowStream):
                     some = tensor[start : start + self.part_rows]
                     digest.update(some.cpu().contiguous().numpy().tobytes())
         if self._transform is not None:
-            # What it makes of some rows, to few digits: they may differ between devices. Columns
-            # weigh differently, so that none can take the place of another.
             few = torch.linspace(0, len(given) - 1, _ROWS_TO_TELL).long().to(given.x.device)
-            seen = self.as_seen(given[few].to(self.device)).x.double().nan_to_num()
-            columns = torch.linspace(1, 2, self.num_variables).to(seen)
-            sums = torch.stack([seen.sum(1), (seen * columns).sum(1)], 1).flatten().tolist()
-            digest.update(",".join(f"{value:.5g}" for value in sums).encode())
+            digest.update(transformed_digest(self.as_seen(given[few].to(self.device)).x))
         return digest.hexdigest()[:16]

@@ -6,6 +6,7 @@ They take data that have been checked; :class:`~einet.Einet` checks what users g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +16,11 @@ from torch.autograd import forward_ad
 
 from einet._memory import fitting
 from einet.data.batch import Batch, check_no_events
+from einet.distributed.reduction import Reduction
 from einet.engine import autograd
 from einet.engine.few_rows import few_roots
 from einet.engine.m_step import check_canonical, m_step, update_log_weights
+from einet.engine.memory import LEAST_ROWS
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.root import fused_log_prob, join, log_sum, share_out
 from einet.engine.statistics import EinetStatistics, row_sums
@@ -153,6 +156,8 @@ class Passes(Layers):
     graph: RegionGraph
     #: Whether the leaves have been set from data.
     initialized: bool
+    #: So many rows at a time are known to fit the device; None where nothing has gone wrong yet.
+    most_rows: int | None = None
 
     @property
     def families(self) -> list[ExponentialFamily]:
@@ -169,9 +174,10 @@ class Passes(Layers):
         """Slices of a batch small enough for their values to fit a bounded memory, much alike."""
         circuit, like = self.circuit, self.log_class_prior
         bytes_each = circuit.num_body * circuit.width * like.element_size()
-        number = -(-rows // fitting("values", bytes_each, like.device, least=64))
+        most = fitting("values", bytes_each, like.device, least=LEAST_ROWS)
+        number = -(-rows // (most if self.most_rows is None else min(most, self.most_rows)))
         # Whole multiples of what rows of a recording are filled up to.
-        step = max(64, -(-rows // max(1, number) // 16) * 16)
+        step = max(LEAST_ROWS, -(-rows // max(1, number) // 16) * 16)
         return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
     # -- up and down ---------------------------------------------------------------------------
@@ -223,9 +229,18 @@ class Passes(Layers):
     # -- EM ------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def expect_(self, batch: Batch, into: EinetStatistics) -> None:
-        """Add the statistics of checked rows, all at once."""
-        expected = self._expect(batch, into.weights)
+    def expect_(
+        self, batch: Batch, into: EinetStatistics, reduction: Reduction | None = None
+    ) -> None:
+        """Add the statistics of checked rows, all at once.
+
+        Where they are the last of this process, ``reduction`` sends sums of layers to the other
+        processes as soon as they are complete.
+        """
+        last = len(into.weights) - 1
+        # They are numbered from the top there, as they become complete.
+        done = None if reduction is None else (lambda number: reduction.ready(last - number))
+        expected = self._expect(batch, into.weights, done=done)
         self.leaf.statistics(expected.evidence, expected.flow, into.leaves)
         into.add_sums(expected.sums)
 
@@ -251,7 +266,11 @@ class Passes(Layers):
         return expected.sums
 
     def _expect(
-        self, batch: Batch, of_weights: list[Tensor] | Step, beside: Beside | None = None
+        self,
+        batch: Batch,
+        of_weights: list[Tensor] | Step,
+        beside: Beside | None = None,
+        done: Callable[[int], None] | None = None,
     ) -> Expectation:
         """Both passes over one piece of a batch; statistics of sum weights go where asked for."""
         check_no_events(batch)
@@ -262,10 +281,10 @@ class Passes(Layers):
             flow = self.circuit.empty_flow(values, consume=True)
             root, top = values.top[-1:], flow["top"][-1]
             _, sums = fused_log_prob(root, self.log_class_prior, batch, top)
-            into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside)
+            into_leaves = self.circuit.flow_down_(weights, values, flow, of_weights, beside, done)
             return Expectation(values.evidence, into_leaves, sums)
         joint = join(self.circuit.root_of(values), self.log_class_prior, batch.labels)
         log_prob, seed, row_weights = share_out(joint, batch.weights)
-        into_leaves = self.circuit.backpropagate_(weights, values, seed, of_weights)
+        into_leaves = self.circuit.backpropagate_(weights, values, seed, of_weights, done)
         rows = row_sums(log_prob, row_weights)
         return Expectation(values.evidence, into_leaves, torch.cat([rows, seed.sum(1)]))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from einet._checks import as_number
 from einet._memory import chunks
 from einet.data.batch import Batch
+from einet.data.streams import RowStream
 from einet.kernels.leaf import add_statistics, torch_kernel
 from einet.kernels.memory import NodeRows
 from einet.layers import FamilyGroup, LeafBlock, LeafPrior, SumLayer
@@ -131,6 +132,10 @@ def leaf_centres(
         total += float(len(batch) if batch.weights is None else batch.weights.sum())
         for centre in known.values():
             centre.add_(batch)
+    if isinstance(rows, RowStream):
+        weight = torch.tensor(total, dtype=torch.float64)
+        rows.joint_([weight, *(sums for centre in known.values() for sums in centre.sums)])
+        total = float(weight)
     means = {centre: centre.mean() for centre in known.values()}
     return {group: means[centre] for group, centre in centres.items()}, total
 
@@ -146,6 +151,11 @@ class _Centre:
         V, device = len(group.variables), group.variables.device
         self._total = torch.zeros(1, V, dtype=torch.float64, device=device)
         self._weighted = self._total.new_zeros(1, V, group.num_statistics)
+
+    @property
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """What the rows have added up to."""
+        return self._total, self._weighted
 
     def add_(self, batch: Batch) -> None:
         """Add the statistics of some rows."""

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.distributed.reduction import Reduction
+from einet.distributed.team import Team
 from einet.layers import LeafStatistics
 
 if TYPE_CHECKING:
@@ -84,18 +86,24 @@ class Statistics(ABC):
             leaf.empty = True
         return self
 
-    def all_reduce_(self) -> Statistics:
-        """Sum over the processes of ``torch.distributed``."""
+    def all_reduce_(self, team: Team | None = None) -> Statistics:
+        """Sum over processes: those of a team, or all of ``torch.distributed``."""
+        if team is None:
+            with Team.of_all() as team:
+                return self.all_reduce_(team)
         for leaf in self.leaf_statistics():
             if leaf.origin is not None:
                 # All processes count from where the first does; one without rows may not know.
                 origin = leaf.origin.clone()
-                torch.distributed.broadcast(origin, 0)
+                team.copy_from_([origin])
                 leaf.move_(origin)
             leaf.empty = False
-        for tensor in self.tensors():
-            torch.distributed.all_reduce(tensor)
+        Reduction(team, self.as_completed()).finish()
         return self
+
+    def as_completed(self) -> list[Tensor]:
+        """Every sum, in the order in which a backward pass completes them."""
+        return self.tensors()
 
 
 @dataclass
@@ -136,6 +144,12 @@ class EinetStatistics(Statistics):
 
     def leaf_statistics(self) -> list[LeafStatistics]:
         return self.leaves
+
+    def as_completed(self) -> list[Tensor]:
+        leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.sums)]
+        rows = [self.log_likelihood, self.rows, self.impossible, self.classes]
+        # Layers from the top down; then the leaves.
+        return [*reversed(self.weights), *leaves, *rows]
 
     def tensors(self) -> list[Tensor]:
         leaves = [t for leaf in self.leaves for t in (leaf.total, leaf.sums)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -184,15 +185,17 @@ class Circuit(nn.Module):
         values: Values,
         seed: Float[Tensor, "classes batch"],
         statistics: list[Tensor] | Step | None,
+        done: Callable[[int], None] | None = None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """Flows into the leaves (p_L of eq. 6), given the gradients of the root's log values.
 
-        Adds ∂/∂W of every layer to ``statistics``, or moves the weights by a step right away.
+        Adds ∂/∂W of every layer to ``statistics``, or moves the weights by a step right away; then
+        ``done`` is called with the number of the layer.
         """
         flow = self.empty_flow(values)
         root = values.top.v[-1]
         flow["top"][-1] = torch.where(root > 0, seed / root, 0.0) if values.fused else seed
-        return self.flow_down_(weights, values, flow, statistics).flow
+        return self.flow_down_(weights, values, flow, statistics, done=done).flow
 
     def forget_scales(self, values: Values) -> None:
         """Free the log-scales ``m`` of the body, where the fused backward pass needs none."""
@@ -220,14 +223,16 @@ class Circuit(nn.Module):
         flow: dict[str, Tensor],
         statistics: list[Tensor] | Step | None,
         beside: Beside | None = None,
+        done: Callable[[int], None] | None = None,
     ) -> LeafFlow:
         """As :meth:`backpropagate_`, from flows into the root to those into the leaves.
 
         What layers below need not wait for runs in ``beside``; without, it is done on return.
+        There ``done`` is called with the number of each layer whose statistics are complete.
         """
         if beside is None:
             with Beside(values.body.v) as beside:
-                return self.flow_down_(weights, values, flow, statistics, beside)
+                return self.flow_down_(weights, values, flow, statistics, beside, done)
         each: list[Statistic] = [None] * len(weights)
         if statistics is not None:
             each = [*statistics] if isinstance(statistics, list) else [statistics] * len(weights)
@@ -244,6 +249,9 @@ class Circuit(nn.Module):
                 rest = tree.backpropagate(weights[part], values, flow["body"], each[part])
             if rest is not None:
                 beside.run(rest)
+            if done is not None:
+                for number in reversed(range(part.start, part.stop)):
+                    beside.run(partial(done, number))
         if self._shared is not None and "shared" in flow:
             return self._shared.into_leaves(flow["shared"])
         return LeafFlow(flow["body"][: self.num_leaf_nodes, : self.num_leaves])

@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from einet._checks import as_device, check_choice, shown
-from einet.data.loader import LoaderRows, is_loader
+from einet.data.sources import as_stream, in_memory
 from einet.data.streams import Rows, RowStream, Transform
 from einet.learning.em import StochasticEM
 from einet.learning.gradient import Gradient
@@ -27,6 +27,9 @@ __all__ = [
     "check_valid",
     "finisher",
 ]
+
+# Rows in a batch of a dataset that makes none.
+_BATCH_SIZE = 500
 
 
 def check_trainable(model: Any) -> None:
@@ -104,18 +107,18 @@ def _as_stream(
     name: str,
     device: torch.device,
     columns: tuple[str, ...] | None,
+    batch_size: int,
 ) -> RowStream:
     """Data for training; what is checked here need not be again for any mini-batch of them."""
     prefix = "valid_" if name == "valid" else ""
-    if is_loader(x):
-        beside = {"observed": observed, "labels": labels, "weights": weights}
-        for what, value in {**beside, "transform": transform}.items():
-            if value is not None:
-                raise ValueError(
-                    f"{prefix}{what} is given, but {name} is a loader; let its batches hold it"
-                )
-        sizes = (model.num_variables, model.num_classes)
-        return LoaderRows(x, *sizes, device, model.check_support, name, columns)
+    x = in_memory(x, name)
+    stream = as_stream(
+        x, model.num_variables, model.num_classes, device, observed=observed, labels=labels,
+        weights=weights, transform=transform, check=model.check_support, name=name,
+        columns=columns, batch_size=batch_size,
+    )  # fmt: skip
+    if stream is not None:
+        return stream
     # NaN is looked for part by part, and where the model is.
     batch = model.as_batch(
         x,
@@ -144,6 +147,7 @@ def as_streams(
     labels: Any = None,
     valid_labels: Any = None,
     weights: Any = None,
+    batch_size: int = _BATCH_SIZE,
 ) -> tuple[RowStream, RowStream | None]:
     """Training and validation rows, on the device that the model is going to be moved to.
 
@@ -151,9 +155,9 @@ def as_streams(
     """
     there = model.device if device is None else as_device(device)
     given = (train, observed, labels, weights, transform)
-    rows = _as_stream(model, *given, "train", there, model.columns)
+    rows = _as_stream(model, *given, "train", there, model.columns, batch_size)
     if valid is None:
         return rows, None
     others = (valid, valid_observed, valid_labels, None, transform)
     # Those of the training rows, which the model is going to remember.
-    return rows, _as_stream(model, *others, "valid", there, rows.columns)
+    return rows, _as_stream(model, *others, "valid", there, rows.columns, batch_size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -81,25 +82,38 @@ class EM(_WithPrior):
         self._pseudo_counts()
         if self._statistics is None:
             self._statistics = model.e_step(batch)
-            return self._statistics.log_likelihood / self._statistics.rows
+            return _mean(self._statistics)
         # Counted from zero: differences of running sums would be NaN after a row of density 0.
         sums = (self._statistics.log_likelihood, self._statistics.rows)
         before = [total.clone() for total in sums]
         for total in sums:
             total.zero_()
         model.e_step(batch, into=self._statistics)
-        mean = sums[0] / sums[1]
+        mean = _mean(self._statistics)
         for total, earlier in zip(sums, before, strict=True):
             total += earlier
         return mean
 
     def end_epoch(self, model: Model, progress: float) -> None:
+        if self._statistics is not None and not self.team.alone:
+            self._statistics.all_reduce_(self.team)
         if self._statistics is not None and bool(self._statistics.rows > 0):
             counts = self._pseudo_counts()
             if counts is not None:
                 counts = counts.for_rows(float(self._statistics.rows))
             model.m_step(self._statistics, 1.0, counts)
             self._statistics.zero_()
+        if not self.team.alone:
+            # Anew from the next means: a process without rows could not tell where others count.
+            self._statistics = None
+
+    def begin_epoch_anew(self) -> None:
+        self._statistics = None
+
+    @property
+    def joins(self) -> bool:
+        # A subclass need not know that there are others.
+        return type(self).step is EM.step and type(self).end_epoch is EM.end_epoch
 
     def finish(self, model: Model) -> None:
         super().finish(model)
@@ -140,12 +154,26 @@ class StochasticEM(_WithPrior):
 
     def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
         size, counts = self.step_size_at(progress), self._pseudo_counts()
+        if not self.team.alone:
+            return self._joint_step(model, batch, size)
         if counts is None:
             return model.em_step(batch, step_size=size)
         batch = model.as_batch(batch)
         # A sum of weights stays on the device: reading it would wait for a GPU in every step.
         rows = float(len(batch)) if batch.weights is None else batch.weights.sum()
         return model.em_step(batch, step_size=size, prior=counts.for_rows(rows))
+
+    def _joint_step(self, model: Model, batch: Any, size: float) -> Float[Tensor, ""]:
+        """The same step in all processes, from the rows of all of them."""
+        statistics, counts = model.e_step(batch, team=self.team), self._pseudo_counts()
+        if counts is not None:
+            counts = counts.for_rows(statistics.rows)
+        model.m_step(statistics, size, counts)
+        return _mean(statistics)
+
+    @property
+    def joins(self) -> bool:
+        return type(self).step is StochasticEM.step
 
     @property
     def stackable(self) -> bool:
@@ -158,6 +186,12 @@ class StochasticEM(_WithPrior):
     def step_size_at(self, progress: float) -> float:
         size = self.step_size(progress) if callable(self.step_size) else self.step_size
         return _as_float(size)
+
+
+def _mean(statistics: Statistics) -> Float[Tensor, ""]:
+    """The mean log-likelihood; 0 of no rows, which a process may have where others have some."""
+    there = statistics.rows > 0
+    return torch.where(there, statistics.log_likelihood / statistics.rows, 0.0)
 
 
 def _as_float(step_size: Any) -> float:

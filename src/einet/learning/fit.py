@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal, SupportsIndex, get_args
 
 import torch
@@ -13,7 +15,12 @@ import torch
 from einet._checks import as_int, as_seed, check_choice, check_flag
 from einet._memory import fitting
 from einet.data.loader import is_loader
+from einet.data.sources import has_own_labels
 from einet.data.streams import Transform
+from einet.distributed.shards import shard_of
+from einet.distributed.starting import jointly
+from einet.distributed.stopping import Stopping
+from einet.distributed.team import ALONE, Team
 from einet.engine import replay
 from einet.learning.arguments import (
     as_callbacks,
@@ -27,14 +34,15 @@ from einet.learning.arguments import (
 from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
 from einet.learning.history import History
+from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
 from einet.learning.loop import Loop
-from einet.learning.model_trainee import ModelTrainee
 from einet.learning.objective import check_objective
 from einet.learning.plain import as_count
 from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption, take_units
-from einet.learning.run_settings import settings_of
+from einet.learning.retrying import RetryingTrainee
+from einet.learning.run_settings import settings_of, structure_of
 from einet.learning.steps import generator_of
 from einet.learning.trainee import under
 from einet.learning.trouble import warn_of_skipped
@@ -50,6 +58,7 @@ OnError = Literal["raise", "skip"]
 _BATCH_SIZE = 500
 
 
+@jointly
 def fit(
     model: Model,
     train: Any,
@@ -77,6 +86,7 @@ def fit(
     resume: bool = False,
     on_error: OnError = "raise",
     progress: bool = True,
+    distributed: bool | Team | None = None,
 ) -> History:
     """Learn a model's parameters from data, in place.
 
@@ -92,16 +102,20 @@ def fit(
             become ``model.columns``, by which other frames are matched. Or a
             ``torch.utils.data.DataLoader``, whose batches are a tensor, array or data frame of
             rows, a pair of rows and labels, or a dictionary with ``"x"`` and any of ``"observed"``,
-            ``"labels"`` and ``"weights"``.
+            ``"labels"`` and ``"weights"``; or a ``Dataset`` of such items. Or a path: to a ``.npy``
+            file, which is mapped rather than read, or to a Parquet or Arrow file or a folder of
+            them, of which only a bounded part is in memory at a time (``docs/large_data.md``).
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
         epochs: How often to go through the training rows (at most, with ``patience``).
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
         optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
             falls from 0.5 to 0.05), :class:`~einet.EM` or :class:`~einet.Gradient`.
-        labels, valid_labels: The class of each row, −1 (or missing) where unknown.
+        labels, valid_labels: The class of each row, −1 (or missing) where unknown; of Parquet and
+            Arrow files the name of the column that holds it.
         observed, valid_observed: Masks, True where a cell is known (for integer data).
-        weights: How often each training row counts; once by default.
+        weights: How often each training row counts; once by default. Of Parquet and Arrow files
+            the name of a column.
         patience: Stop after so many epochs in a row without a better validation result.
         hide: The probability with which a known cell is taken for missing, drawn anew for every
             mini-batch. Missing cells are integrated out, so that this costs no exactness: it keeps
@@ -142,6 +156,11 @@ def fit(
             whose log-likelihood is NaN or −∞, or what is learnt from them, from there on.
             ``history.skipped`` counts them, and a warning at the end names some.
         progress: Whether to show a progress bar; where there is no terminal, none is shown.
+        distributed: Whether to learn together with the other processes of ``torch.distributed``;
+            by default where a group of them is there, as within :func:`einet.distributed.start`.
+            Rows in memory must be the same in all of them: each takes its part of every mini-batch
+            of ``batch_size``. A loader yields each process its own shard. All end up with the same
+            model and history; callbacks, checkpoints and the bar are of the first alone.
 
     Example:
         >>> import einet, torch
@@ -153,6 +172,8 @@ def fit(
         >>> history.valid[-1] > history.valid[0]
         True
     """
+    team = distributed if isinstance(distributed, Team) else ALONE
+    stopping = Stopping(team)
     check_trainable(model)
     epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
     if patience is not None:
@@ -166,39 +187,59 @@ def fit(
     calls = as_callbacks(callbacks)
     learner = as_learner(optimizer, objective)
     last = finisher(finish, learner)
+    check_joins(learner, team)
     check_valid(valid, valid_labels=valid_labels, valid_observed=valid_observed, patience=patience)
-    labelled = [labels is not None or is_loader(train)]
+    labelled = [labels is not None or has_own_labels(train)]
     if valid is not None:
-        labelled.append(valid_labels is not None or is_loader(valid))
+        labelled.append(valid_labels is not None or has_own_labels(valid))
     check_objective(objective, model, learner, all(labelled))
     rows, others = as_streams(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
-        labels=labels, valid_labels=valid_labels, weights=weights,
+        labels=labels, valid_labels=valid_labels, weights=weights, batch_size=size,
     )  # fmt: skip
-    file = Checkpoint(checkpoint, every)
+    # Only the first process writes; a checkpoint knows nothing of how many there are.
+    file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
+    settings = {
+        "epochs": epochs,
+        "batch_size": size,
+        "seed": seed,
+        "hide": hide,
+        "finish": finish,
+        "patience": patience,
+        "objective": objective,
+    }
     if checkpoint is not None:
         file.settings = {
             **settings_of("fit", [model], rows, others, learner),
-            "epochs": epochs,
-            "batch_size": size,
-            "seed": seed,
-            "hide": hide,
-            "finish": finish,
-            "patience": patience,
-            "objective": objective,
+            **settings,
             # Said where it is, so that runs of earlier releases can go on.
             **({} if on_error == "raise" else {"on_error": on_error}),
         }
+    agreed = {"checkpoint": checkpoint is not None, "resume": resume, "callbacks": bool(calls)}
+    check_joint(
+        team, model, structure_of(model), rows, others, learner,
+        {**settings, **agreed, "initialize": initialize, "on_error": on_error},
+    )  # fmt: skip
+    if on_error == "skip" and not team.alone:
+        raise ValueError("on_error must be 'raise' for several processes, got 'skip'")
+    labelled_rows = model.num_classes > 1
+    rows = shard_of(rows, team, stopping, labelled_rows)
+    others = None if others is None else shard_of(others, team, stopping, labelled_rows)
     with ExitStack() as held:
         held.enter_context(file)
-        state = file.read() if resume else None
-        resumption = held.enter_context(Resumption(file.good[-1] if state else None, model))
+        state = team.from_first(file.read) if resume else None
+        read_from = file.good[-1] if file.good else checkpoint
+        resumption = held.enter_context(
+            Resumption(None if state is None or read_from is None else Path(read_from), model)
+        )
         if device is not None:
             model.to(device)
         model.remember(rows.columns)
-        if state is None and (initialize or (initialize is None and not model.initialized)):
+        if state is None:
             most = fitting("first rows", 4 * model.num_variables)
-            model.initialize(rows.some(most, generator_of(seed, 0)), seed=seed)
+            asked = initialize or (initialize is None and not model.initialized)
+            first_rows = partial(rows.some, most, generator_of(seed, 0))
+            initialize_first(model, first_rows, seed, team, asked)
         first = 0
         if state is not None:
             with resumption.reading():
@@ -209,18 +250,19 @@ def fit(
         total = None if steps is None else (epochs + finish) * steps
         with (
             Interrupt(by_term=checkpoint is not None) as interrupt,
-            Bar(epochs + finish, total, progress) as bar,
+            Bar(epochs + finish, total, progress and team.first) as bar,
         ):
-            watch = Watch(interrupt, bar)
+            watch = Watch(stopping.watch(interrupt), bar)
             phases = [_Phase(learner, epochs, patience, (seed, 1), hide)]
             if last is not None:
                 phases.append(_Phase(last, finish, None, None, 0.0))
             histories, named = [History()], ""
             try:
                 for number, phase in list(enumerate(phases))[first:]:
+                    phase.learner.team = team
                     phase.learner.start(model, rows, objective)
                     try:
-                        trainee = ModelTrainee(
+                        trainee = RetryingTrainee(
                             model, phase.learner, rows, others, batch_size=size, seed=phase.seed,
                             hide=phase.hide, objective=objective, skip=on_error == "skip",
                         )  # fmt: skip
@@ -236,7 +278,7 @@ def fit(
                             patience=phase.patience,
                             validated=others is not None,
                             histories=histories,
-                            after_epoch=[report_to(calls)],
+                            after_epoch=[joint_report(team, report_to(calls), calls)],
                             saver=file.saver(number),
                         )
                         if state is not None:
@@ -250,12 +292,13 @@ def fit(
                         histories, named = loop.histories, trainee.named or named
                     finally:
                         phase.learner.finish(model)
+                        phase.learner.team = ALONE
                     if histories[0].stopped in ("interrupted", "callback"):
                         break
                 # A loader tells the names of its columns with its first batch.
                 model.remember(rows.columns)
                 warn_of_skipped(histories[0], named)
-                return histories[0]
+                return team.from_first(lambda: histories[0])
             finally:
                 # A mixture's members are trained one after the other: each would keep its memory.
                 replay.forget(model)

@@ -15,7 +15,9 @@ from einet.data.batch import Batch
 from einet.kernels.update import RELATIVE_FLOOR
 from einet.layers import LeafBlock, SumLayer
 from einet.layers.parameter import canonicalize, release
+from einet.learning.joint_gradient import joint_backward
 from einet.learning.learner import Learner, LearnerState, Objective
+from einet.learning.less_memory import with_less
 from einet.learning.objective import objective_of, row_weights, weighted_mean
 from einet.learning.optimizer_state import Groups, groups_of, load_state_of, state_of
 from einet.models.base import Model
@@ -191,16 +193,36 @@ class Gradient(Learner):
 
         def loss() -> Any:
             optimizer.zero_grad(set_to_none=True)
-            with torch.enable_grad(), parametrize.cached():
-                values = objective_of(model, checked, self._objective)
-                mean = weighted_mean(values, row_weights(checked, self._objective))
-                (-mean).backward()
+            if not self.team.alone:
+                mean = joint_backward(model, checked, self._objective, self.team)
+                means.append(mean)
+                return -mean
+            while True:
+                try:
+                    mean = self._backward(model, checked)
+                    break
+                except torch.OutOfMemoryError:
+                    # Nothing has moved yet: the same gradients come from fewer rows at a time.
+                    if not with_less(model, len(checked)):
+                        raise
+                optimizer.zero_grad(set_to_none=True)
             means.append(mean.detach().double())
             return -mean
 
         # As a closure, for those optimisers (L-BFGS) that look several times before they leap.
         optimizer.step(loss)
         return means[0]
+
+    def _backward(self, model: Model, batch: Batch) -> Float[Tensor, ""]:
+        with torch.enable_grad(), parametrize.cached():
+            values = objective_of(model, batch, self._objective)
+            mean = weighted_mean(values, row_weights(batch, self._objective))
+            (-mean).backward()
+        return mean
+
+    @property
+    def joins(self) -> bool:
+        return type(self).step is Gradient.step
 
     def _started(self) -> torch.optim.Optimizer:
         if self._optimizer is None:

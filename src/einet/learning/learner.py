@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.batch import Batch
+from einet.distributed.team import ALONE, Team
 from einet.learning.prior import Prior
 from einet.models.base import Model
 
@@ -32,7 +33,8 @@ class Learner(ABC):
     something from epoch to epoch beside the model says so by ``stateless = False``, and can be
     resumed from a checkpoint if it defines :meth:`state` and :meth:`load_state`. One that does
     something at the end of an epoch can be resumed within an epoch, too, if it defines
-    :meth:`state_within` and :meth:`load_state_within`.
+    :meth:`state_within` and :meth:`load_state_within`. One whose steps sum over the processes of
+    ``team`` says so by ``joins``; others learn in one process only.
     """
 
     #: Pseudo-counts that it learns with; None for none.
@@ -41,6 +43,13 @@ class Learner(ABC):
     stateless: bool = False
     #: What it can maximise.
     objectives: tuple[Objective, ...] = ("generative",)
+    #: Other processes that learn the same model from other rows; set by those who call it.
+    team: Team = ALONE
+
+    @property
+    def joins(self) -> bool:
+        """Whether its steps take the rows of all processes of :attr:`team` into account."""
+        return False
 
     @property
     def stackable(self) -> bool:
@@ -74,12 +83,17 @@ class Learner(ABC):
 
         Args:
             model: The model to change.
-            batch: A :class:`~einet.data.Batch`, which the methods of a model take as it is.
+            batch: A :class:`~einet.data.Batch`, which the methods of a model take as it is. With
+                a :attr:`team` it is this process's part of the mini-batch, perhaps without rows;
+                the mean may be of this part or of all.
             progress: How much of the training is done, from 0 to 1.
         """
 
     def end_epoch(self, model: Model, progress: float) -> None:  # noqa: B027
         """Called after the last mini-batch of an epoch."""
+
+    def begin_epoch_anew(self) -> None:  # noqa: B027
+        """Forget the steps since the last epoch: the model went back to its end."""
 
     def step_size_at(self, progress: float) -> float | None:
         """The step size at this point of the training, for the record; None if there is none."""

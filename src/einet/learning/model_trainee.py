@@ -10,6 +10,7 @@ from torch import Tensor
 
 from einet.data.batch import Batch
 from einet.data.streams import RowStream
+from einet.learning.joining import keep_equal
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.place_state import load_place, place_state
 from einet.learning.plain import as_count, as_fields
@@ -27,10 +28,10 @@ from einet.learning.trouble import broken_rows, name_rows
 from einet.learning.watch import Watch
 from einet.models.base import Model
 
-__all__ = ["ModelTrainee"]
+__all__ = ["LEAST_VALID_BATCH", "ModelTrainee"]
 
-# Without gradients there is no reason for small batches.
-_LEAST_VALID_BATCH = 1024
+#: Without gradients there is no reason for small batches.
+LEAST_VALID_BATCH = 1024
 # No data have more rows than this.
 _MOST_ROWS = 1 << 48
 
@@ -114,15 +115,16 @@ class ModelTrainee(SnapshotTrainee):
                 batch = batch if hidden is None else batch.hide(self.hide, hidden)
                 if self.skipped is not None:
                     batch = self._left(batch)
-                if not len(batch):
+                if not len(batch) and self.learner.team.alone:
                     nothing = torch.zeros((), dtype=torch.float64, device=self.model.device)
                     return nothing, nothing
                 return taught(batch, progress)
 
             batches = self.rows.mini_batches(self.batch_size, generator)
-            if learn_epoch(batches, step, at, watch, place) is None:
+            if learn_epoch(batches, step, at, watch, place, self.rows.joint_) is None:
                 return None
             self.learner.end_epoch(self.model, at(place.steps - 1))
+            keep_equal(self.model, self.learner.team)
             place.over = True
         self.steps = place.steps
         return place.mean.view(1)
@@ -163,7 +165,7 @@ class ModelTrainee(SnapshotTrainee):
 
     def trouble(self) -> str:
         size = max(self.batch_size, 1)
-        return name_rows(self.model, self.rows, self.objective, size, self.rows_name)
+        return name_rows(self.model, self.rows.whole, self.objective, size, self.rows_name)
 
     def step_size(self, epoch: int, epochs: int) -> float | None:
         steps = self.steps
@@ -172,7 +174,7 @@ class ModelTrainee(SnapshotTrainee):
     def score(self, watch: Watch) -> Float[Tensor, " count"] | None:
         if self.valid is None:
             return torch.full((1,), torch.nan, dtype=torch.float64)
-        size = max(self.batch_size, _LEAST_VALID_BATCH)
+        size = max(self.batch_size, LEAST_VALID_BATCH)
         return mean_objective(self.model, self.valid, self.objective, size, watch)
 
     # -- what is kept ----------------------------------------------------------------------------
@@ -206,7 +208,8 @@ class ModelTrainee(SnapshotTrainee):
 
     @property
     def tells_place(self) -> bool:
-        return self._tells_place
+        # Of several processes, each knows its own part of the sums of an epoch.
+        return self._tells_place and self.learner.team.alone
 
     def state_within(self) -> LearnerState:
         told = self.learner.state_within()
@@ -221,7 +224,7 @@ class ModelTrainee(SnapshotTrainee):
         values = as_fields(values, "within", ["place", "learner", "skipped"])
         if values["skipped"] is not None:
             self.skip_from_here(as_count(values["skipped"], "within.skipped", 0, _MOST_ROWS))
-        if not self.tells_place:
+        if not self._tells_place:
             raise ValueError(f"{type(self.learner).__name__} cannot go on within an epoch")
         check_prefixes(tensors, ["place.", "model.", "learner."])
         numbers = under("model.", tensors)
@@ -239,3 +242,9 @@ class ModelTrainee(SnapshotTrainee):
         if not isinstance(values["learner"], dict):
             raise ValueError(f"learner must be an object, got {values['learner']!r:.60}")
         self.learner.load_state_within(self.model, values["learner"], under("learner.", tensors))
+        if not self.learner.team.first and not self.place.over:
+            # What one process had summed up counts once: the first has it.
+            for sums in (self.place.total, self.place.weight):
+                if sums is not None:
+                    sums.zero_()
+            self.learner.begin_epoch_anew()

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from einet._checks import shown
 from einet.data.batch import Batch
+from einet.data.streams import RowStream
 from einet.engine.pseudo_counts import PseudoCounts, leaf_centres
 from einet.families import Bernoulli, Categorical
 from einet.layers import FamilyGroup, LeafPrior
@@ -104,6 +106,10 @@ class Prior:
             leaves = self._of_leaves(centres)
         else:
             total = sum(float(len(b) if b.weights is None else b.weights.sum()) for b in rows)
+            if isinstance(rows, RowStream):
+                weight = torch.tensor(total, dtype=torch.float64)
+                rows.joint_([weight])
+                total = float(weight)
             leaves = None
         if not total > 0:
             raise ValueError("weights must not be 0 throughout")

@@ -77,6 +77,7 @@ def learn_epoch(
     progress: Callable[[int], float],
     watch: Watch,
     place: Place | None = None,
+    joint_: Callable[[list[Tensor]], None] | None = None,
 ) -> Tensor | None:
     """Learn from every mini-batch once: the only place where training steps are made.
 
@@ -88,6 +89,7 @@ def learn_epoch(
         watch: Told of every step, and may save what was learnt after it.
         place: How far the epoch has come already: mini-batches that were learnt from are passed
             over. It is kept up to date.
+        joint_: Adds what other processes have met; see :meth:`RowStream.joint_`.
 
     Returns:
         The mean objective met on the way, on the model's device: a number read from a GPU in each
@@ -99,6 +101,11 @@ def learn_epoch(
         watch.step(place)
         if watch.interrupted:
             return None
+    if joint_ is None or place.total is None or place.weight is None:
+        return place.mean
+    sums = torch.stack([place.total, place.weight.to(place.total)])
+    joint_([sums])
+    place.total, place.weight = sums[0], sums[1]
     return place.mean
 
 
@@ -123,7 +130,11 @@ def model_step(
         if fill:
             batch = filled(batch, batch_size)
         mean = learner.step(model, batch, progress=progress)
-        return mean.double() * weight, weight
+        total = mean.double() * weight
+        if not learner.team.alone:
+            # The mean may be of all rows; without a share in them, it says nothing of this one's.
+            total = torch.where((weight > 0).to(total.device), total, 0.0)
+        return total, weight
 
     return step
 

@@ -220,4 +220,6 @@ def mean_objective(
         count += len(batch) if weights is None else weights.sum()
         if watch.interrupted:
             return None
-    return (total / count).view(1)
+    sums = torch.stack([total, count])
+    rows.joint_([sums])
+    return (sums[0] / sums[1]).view(1)

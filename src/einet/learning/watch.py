@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from einet.learning.console import Bar, Interrupt
+from einet.distributed.stopping import Asked
+from einet.learning.console import Bar
 
 if TYPE_CHECKING:
     from einet.learning.steps import Place
@@ -27,7 +28,7 @@ class Watch:
         by_step: Whether the bar moves with every step; with every epoch otherwise.
     """
 
-    def __init__(self, interrupt: Interrupt, bar: Bar, by_step: bool = True) -> None:
+    def __init__(self, interrupt: Asked, bar: Bar, by_step: bool = True) -> None:
         self._interrupt, self._bar, self._by_step = interrupt, bar, by_step
         #: The number of steps that were made.
         self.steps = 0

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from einet._checks import as_step_size
 from einet.data.batch import Batch
 from einet.data.columns import as_columns
+from einet.distributed.team import ALONE, Team
+from einet.engine.memory import Memory
 from einet.engine.pseudo_counts import PseudoCounts, check_pseudo_counts
 from einet.engine.statistics import Statistics
 from einet.inference.distribution import Distribution
@@ -21,7 +23,13 @@ from einet.models.record import write_model
 from einet.models.state import check_state
 from einet.structures import RegionGraph
 
-__all__ = ["Model"]
+__all__ = ["Model", "check_no_team"]
+
+
+def check_no_team(team: Team) -> None:
+    """Raise where statistics of earlier rows are given: nobody knows whose they are."""
+    if not team.alone:
+        raise ValueError("into is of this process, and team asks for sums of all; give one of them")
 
 
 class Model(Distribution):
@@ -80,8 +88,12 @@ class Model(Distribution):
         labels: Any = None,
         weights: Any = None,
         into: Statistics | None = None,
+        team: Team = ALONE,
     ) -> Statistics:
-        """Expected statistics of the latent variables, added to ``into`` where given."""
+        """Expected statistics of the latent variables, added to ``into`` where given.
+
+        With a ``team`` of processes that have rows of their own each, those of all rows.
+        """
 
     @abstractmethod
     def m_step(
@@ -96,6 +108,19 @@ class Model(Distribution):
             statistics: What :meth:`e_step` found.
             step_size: λ: how far to move; 1 is all the way.
             prior: Pseudo-counts on the scale of these statistics: see :class:`einet.Prior`.
+        """
+
+    @abstractmethod
+    def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:
+        """What a step of EM takes at its peak, before one is made.
+
+        Printed, it says so in words. Work on a GPU that is recorded keeps this much reserved.
+        Gradient learning takes about twice the values, and what its optimiser keeps.
+
+        Args:
+            batch_size: Rows in a mini-batch.
+            full_batch: Whether statistics of all sums are kept, as :class:`~einet.EM` and several
+                processes do.
         """
 
     def em_step(

@@ -13,10 +13,13 @@ from torch.nn.utils import parametrize
 
 from einet._checks import as_device, as_int, as_seed, as_step_size, check_choice, check_flag
 from einet.data.batch import Batch, as_batch
+from einet.distributed.team import ALONE, Team
 from einet.engine import replay
+from einet.engine.expectation import e_step
 from einet.engine.initialize import initialize_leaves
 from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.engine.m_step import m_step
+from einet.engine.memory import Memory, memory_of
 from einet.engine.pseudo_counts import check_pseudo_counts
 from einet.engine.root import join, responsibilities
 from einet.engine.statistics import EinetStatistics, check_statistics
@@ -29,7 +32,7 @@ from einet.layers import Circuit, LeafLayer
 from einet.layers.arguments import check_dtype, check_families, check_room, check_sums, steep_leaves
 from einet.layers.event_checks import check_events
 from einet.layers.parameter import CanonicalParameter, OnPaper, canonicalize
-from einet.models.base import Model
+from einet.models.base import Model, check_no_team
 from einet.models.record import common_dtype
 from einet.models.state import RECORD, is_initialized, record_of
 from einet.structures import RegionGraph
@@ -272,6 +275,7 @@ class Einet(EinetDistribution, Model):
         labels: Any = None,
         weights: Any = None,
         into: Statistics | None = None,
+        team: Team = ALONE,
     ) -> EinetStatistics:
         """Expected statistics of a batch (eq. 6), added to ``into`` where given.
 
@@ -280,14 +284,14 @@ class Einet(EinetDistribution, Model):
             labels: The class of each row, −1 where unknown.
             weights: How often each row counts; once by default.
             into: Statistics to add to.
+            team: Processes with rows of their own each: the statistics are those of all rows.
         """
         batch = self.as_batch(x, observed, labels=labels, weights=weights, scan=not self.is_fused)
         if into is not None:
             self.check_statistics(into, "into")
+            check_no_team(team)
         statistics: Any = EinetStatistics.zeros(self) if into is None else into
-        expect = replay.expect if self._is_replayed(batch) else Einet.expect_
-        for rows in self.pieces(len(batch)):
-            expect(self, batch[rows], statistics)
+        e_step(self, batch, statistics, team)
         return statistics
 
     @torch.no_grad()
@@ -333,6 +337,10 @@ class Einet(EinetDistribution, Model):
 
     def check_statistics(self, statistics: Any, name: str) -> None:
         check_statistics(statistics, self, name)
+
+    def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:
+        check_flag("full_batch", full_batch)
+        return memory_of(self, as_int("batch_size", batch_size, minimum=1), full_batch)
 
     # -- what else there is to know ------------------------------------------------------------
 

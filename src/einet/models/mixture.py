@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from einet._checks import as_seed, as_step_size, shown
 from einet.data.batch import Batch, as_batch, as_weights
 from einet.data.columns import as_columns
+from einet.distributed.team import ALONE, Team
 from einet.engine.m_step import update_log_weights
+from einet.engine.memory import Memory, parameter_bytes
 from einet.engine.pseudo_counts import PseudoCounts, check_pseudo_counts
 from einet.engine.root import join, log_sum, responsibilities, share_out
 from einet.engine.statistics import MixtureStatistics, Statistics
@@ -22,7 +24,7 @@ from einet.inference.distribution import Distribution
 from einet.inference.mixture import MixtureDistribution
 from einet.layers.event_checks import check_events
 from einet.layers.parameter import CanonicalParameter
-from einet.models.base import Model
+from einet.models.base import Model, check_no_team
 from einet.models.record import common_dtype
 from einet.structures import RegionGraph
 
@@ -172,16 +174,21 @@ class Mixture(MixtureDistribution, Model):
         labels: Any = None,
         weights: Any = None,
         into: Statistics | None = None,
+        team: Team = ALONE,
     ) -> MixtureStatistics:
-        """Expected statistics; a component counts each row by its responsibility for it."""
+        """Expected statistics; a component counts each row by its responsibility for it.
+
+        With a ``team`` of processes that have rows of their own each, those of all rows.
+        """
         batch = self.as_batch(x, observed, labels=labels, weights=weights)
         if into is not None:
             self.check_statistics(into, "into")
+            check_no_team(team)
         joint = self.component_log_prob(batch)
         log_prob, share, row_weights = share_out(joint, batch.weights)
         old = into.components if isinstance(into, MixtureStatistics) else [None] * len(self.models)
         parts: list[Statistics] = [
-            model.e_step(replace(batch, weights=part), into=statistic)
+            model.e_step(replace(batch, weights=part), into=statistic, team=team)
             for model, part, statistic in zip(self.models, share, old, strict=True)
         ]
         if not isinstance(into, MixtureStatistics):
@@ -190,6 +197,7 @@ class Mixture(MixtureDistribution, Model):
             into = MixtureStatistics(zero[0], zero[1], zero[2], parts, counts)
         into.counts += share.sum(1)
         into.add_rows(log_prob, row_weights)
+        team.sum_([into.counts, into.log_likelihood, into.rows, into.impossible])
         return into
 
     @torch.no_grad()
@@ -225,6 +233,14 @@ class Mixture(MixtureDistribution, Model):
     ) -> None:
         """The M-step of the weights, given how often each component was chosen."""
         update_log_weights(self.log_weights, counts, step_size)
+
+    def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:
+        # Components are in work one after the other, and all statistics are kept.
+        parts = [model.memory(batch_size, full_batch=True) for model in self.models]
+        largest = max(parts, key=lambda part: part.values + part.work)
+        own = parameter_bytes(self)
+        kept = sum(part.statistics for part in parts)
+        return replace(largest, parameters=own, copies=own, statistics=kept)
 
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
         components = [model.describe(graphs) for model in self.models]

@@ -11,6 +11,7 @@ import torch
 
 from einet._checks import as_int, as_seed, check_choice
 from einet.data.batch import Batch
+from einet.data.sources import sample_of
 from einet.structures.arguments import as_rows, check_size
 from einet.structures.gaussian_information import gaussian_information
 from einet.structures.graph import RegionGraph
@@ -51,9 +52,11 @@ def chow_liu(
 
     Args:
         data: Numbers ``[rows, variables]``, NaN where missing. Pairs of variables are compared over
-            the rows in which both are known.
+            the rows in which both are known. Or a path to a ``.npy``, Parquet or Arrow file, or to
+            a folder of the latter two: of these a random sample is taken, of at most 512 MiB.
         observed: A mask, True where a cell is known (for integer data).
-        weights: How often each row counts; once by default.
+        weights: How often each row counts; once by default. Of a Parquet or Arrow file the name of
+            a column.
         information: How mutual information is estimated. ``"discrete"``: from the counts of pairs
             of states, of data that are whole numbers from 0 to at most 255
             (:func:`~einet.structures.mutual_information`), or of their levels. ``"gaussian"``: from
@@ -87,6 +90,7 @@ def chow_liu(
     trees = as_int("trees", trees, minimum=1)
     seed = as_seed(seed)
     check_choice("information", information, list(_ESTIMATES))
+    data, weights = sample_of(data, "data", seed, weights)
     if information == "discrete":
         batch = as_discrete(data, observed, weights, levels)
     else:

@@ -1,0 +1,65 @@
+"""What docs/distributed.md says of many processes, from `results/scale.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["measured", "on_one_gpu", "on_paper"]
+
+Row = dict[str, Any]
+
+
+def _lines(head: list[str], body: list[list[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *body))
+
+
+def measured(rows: list[Row]) -> str:
+    """What a core learns from in a second of work, by one and two processes; and the waiting."""
+    head = ["model", "statistics", "1 process", "2 processes, each", "of a step, waiting"]
+    mine = [row for row in rows if row["task"] == "processes"]
+    body = []
+    for name in dict.fromkeys(row["model"] for row in mine):
+        one, two = (
+            next(row for row in mine if (row["model"], row["processes"]) == (name, number))
+            for number in (1, 2)
+        )
+        speeds = [f"{1e3 * row['batch'] / row['core_ms']:,.0f}" for row in (one, two)]
+        waiting = f"{100 * two['share_of_waiting']:.1f} %"
+        body.append([name, f"{two['statistics_mib']:.1f} MiB", *speeds, waiting])
+    return _lines(head, body)
+
+
+def on_one_gpu(rows: list[Row]) -> str:
+    """Two processes on one device beside one process."""
+    head = ["backend", "type", "how statistics are summed", "largest difference", "log-likelihood"]
+    body = []
+    for row in (row for row in rows if row["task"] == "one_gpu"):
+        if "error" in row:
+            body.append([row["backend"], "–", row["error"], "–", "–"])
+            continue
+        both = f"{row['log_likelihood']:.7g}, of one process {row['of_one_process']:.7g}"
+        body.append(
+            [row["backend"], row["dtype"], row["how"], f"{row['difference']:.1e}", both]
+        )  # fmt: skip
+    return _lines(head, body)
+
+
+def on_paper(rows: list[Row]) -> str:
+    """Speed-ups of many GPUs, as it is and with what would have to change."""
+    head = [
+        "model", "statistics", "Gbit/s", "8 GPUs", "64", "512", "512, sums in bf16",
+        "rows of a GPU for 80 %",
+    ]  # fmt: skip
+    mine = [row for row in rows if row["task"] == "paper"]
+    body = []
+    for name, gbit in dict.fromkeys((row["model"], row["gbit"]) for row in mine):
+        here = [row for row in mine if (row["model"], row["gbit"]) == (name, gbit)]
+        size = (here[0]["weight_bytes"] + here[0]["leaf_bytes"]) / 1e6
+        last = here[-1]
+        speeds = [f"{row['speed_up']:.3g}×" for row in here]
+        body.append(
+            [name, f"{size:,.0f} MB", str(gbit), *speeds, f"{last['speed_up_bf16']:.3g}×",
+             f"{last['rows_for_80_percent']:,}"]
+        )  # fmt: skip
+    return _lines(head, body)
