@@ -67,4 +67,4 @@ def test_the_source_distribution_stays_small():
             if file.is_file() and not left_out:
                 total += len(stream.compress(file.read_bytes()))
     total += len(stream.flush())
-    assert 100_000 < total < 1_000_000
+    assert 100_000 < total < 1_500_000

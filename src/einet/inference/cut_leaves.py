@@ -142,6 +142,8 @@ def alike_rows(
     if events is None or not len(posterior):
         return [None]
     places = [n for n, variable in enumerate(events.variables) if variable in variables]
+    if not places:
+        return [None]
     bounds = torch.cat([events.lower[:, places], events.upper[:, places]], 1)
     kinds, number = bounds.unique(dim=0, return_inverse=True)
     if len(kinds) <= 1:
