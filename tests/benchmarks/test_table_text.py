@@ -43,7 +43,10 @@ def test_nothing_is_said_of_what_was_not_measured():
 
 
 def test_published_figures_are_quoted_as_such():
-    rows = [{**row, "table": "magic"} for row in _rows("synthetic", "Trend", einet=[0.95])]
+    rows = [
+        {**row, "table": "magic"}
+        for row in _rows("synthetic", "Trend", **{"einet on a GPU": [0.95]})
+    ]
     text = table_text.results(rows)
     assert "Quoted from the papers of TabPC and TabDiff" in text
     assert "magic C2ST 0.860 and 0.773" in text
