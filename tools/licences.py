@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs" / "licences.md"
 # What sets of packages are called, from those that everybody needs to those that few do.
 EVERYONE, EXTRAS, DEVELOPMENT = "everyone", "extras", "development"
+# The extras that nobody needs who uses einet.
+DEVELOPERS = {"browser", "dev", "docs"}
 
 # SPDX's names for what older packages say in their own words.
 _CLASSIFIERS = {
@@ -82,8 +84,8 @@ def users() -> dict[str, str]:
     """For whom each package is, by its canonical name: the first set that needs it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    dev = {text for text in extras["dev"] if not text.startswith("einet[")}
-    own = {text for name, texts in extras.items() if name != "dev" for text in texts}
+    dev = {text for name in DEVELOPERS for text in extras[name]}
+    own = {text for name in extras.keys() - DEVELOPERS for text in extras[name]}
     result: dict[str, str] = {}
     for user, texts in ((EVERYONE, project["dependencies"]), (EXTRAS, own), (DEVELOPMENT, dev)):
         for name in _closure({text for text in texts if not text.startswith("einet[")}):
