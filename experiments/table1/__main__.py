@@ -81,7 +81,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--datasets", help="names, separated by commas (default: all 20)")
-    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="random or learnt trees")
+    add(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=list(KINDS),
+        help="one Einsum Network, or mixtures on random or on learnt trees",
+    )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--seeds", type=int, default=3, help="final models for each entry (default: 3)")
     add("--quick", action="store_true", help=f"{' and '.join(_QUICK)} with few small models")

@@ -20,7 +20,7 @@ import torch
 
 from experiments.markdown import table
 from experiments.table1.arguments import default_root, in_order
-from experiments.table1.settings import KINDS, Kind, Settings
+from experiments.table1.settings import MIXED, Kind, Settings
 from experiments.table1.store import read_json, write_json, write_text
 from experiments.table1.train import Data, train
 
@@ -116,7 +116,7 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
     """Mean validation log-likelihood of each variant, and its lead over the unchanged one."""
     names = list(dict.fromkeys(row["dataset"] for row in results))
     parts = ["# One change at a time: validation log-likelihood (and lead over the first row)"]
-    for kind in KINDS:
+    for kind in MIXED:
         rows = [row for row in results if row["kind"] == kind]
         if not rows:
             continue
@@ -150,7 +150,7 @@ def parse(program: str, files: str, arguments: Sequence[str] | None) -> argparse
     )
     add = parser.add_argument
     add("--datasets", default="plants,jester,dna", help="names, separated by commas")
-    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="random or learnt trees")
+    add("--kinds", nargs="+", choices=MIXED, default=list(MIXED), help="random or learnt trees")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--seeds", type=int, default=3, help="models of each variant (default: 3)")
     add("--epochs", type=int, default=40)

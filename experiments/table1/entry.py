@@ -7,10 +7,12 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+import einet
 from experiments.table1.selection import choose
 from experiments.table1.settings import Kind, Settings, plan
 from experiments.table1.store import Store
@@ -71,7 +73,19 @@ def run(job: Job, store: Store, say: Callable[[str], None]) -> dict[str, Any]:
             store.save(job.name, job.kind, state)
         model = kept[seed]
         say(f"final {seed}: valid {model['valid_ll']:.4f} ({model['seconds']:.1f} s)")
-    return _result(job, chosen, state["tried"], [kept[seed] for seed in wanted])
+    result = _result(job, chosen, state["tried"], [kept[seed] for seed in wanted])
+    if chosen.members == 1 and len(wanted) > 1:
+        result["mixed"] = _mixed(data, chosen, wanted, store.members(job.name, job.kind))
+    return result
+
+
+def _mixed(data: Data, chosen: Settings, seeds: list[int], kept: Path) -> dict[str, Any]:
+    """The equal mixture of the final models, beside the models themselves."""
+    models = [train(data, chosen, seed, kept).model for seed in seeds]  # which were kept
+    mixture = einet.Mixture([model for model in models if isinstance(model, einet.Einet)])
+    with torch.no_grad():
+        valid = float(mixture.log_prob(data.valid).double().mean())
+    return {"members": len(models), "valid_ll": valid} | measure_test(mixture, data)
 
 
 def _attempt(data: Data, settings: Settings) -> dict[str, Any]:

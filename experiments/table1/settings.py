@@ -13,10 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-__all__ = ["KINDS", "Kind", "Settings", "Stage", "plan"]
+__all__ = ["KINDS", "MIXED", "Kind", "Settings", "Stage", "plan"]
 
-Kind = Literal["rat", "learned"]
+# Replicas, leaves of each and K³ of the largest network that is tried: 40 replicas of depth 4 with
+# K 40 take some 5 ms a step on an H200, and there are thousands of steps.
+_MOST_WORK = 40 * 2**4 * 40**3
+
+#: One Einsum Network on random trees, as in the paper; mixtures of models on random trees; and of
+#: models on learnt trees.
+Kind = Literal["einsum", "rat", "learned"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+#: Those whose entries are mixtures, of which ablations are.
+MIXED: tuple[Kind, ...] = ("rat", "learned")
 
 
 @dataclass(frozen=True)
@@ -55,11 +63,13 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that this kind of model has."""
-        other = ("trees",) if self.kind == "rat" else ("depth", "replicas")
+        other = ("depth", "replicas") if self.kind == "learned" else ("trees",)
         return {name: value for name, value in asdict(self).items() if name not in other}
 
     def __str__(self) -> str:
-        structure = f"D {self.depth} R {self.replicas}" if self.kind == "rat" else f"T {self.trees}"
+        structure = f"D {self.depth} R {self.replicas}"
+        if self.kind == "learned":
+            structure = f"T {self.trees}"
         prior = ""
         if self.prior_sums or self.prior_leaves:
             prior = f" α {self.prior_sums:g} β {self.prior_leaves:g}"
@@ -112,6 +122,8 @@ def plan(
     start = Settings(kind, num_sums=16, batch_size=batch_size, sums="linear", hide=0.2)
     # The fewer rows there are for each variable, the more a prior has to say.
     start = replace(start, prior_sums=0.1, prior_leaves=0.1 if rows > 50 * num_variables else 1.0)
+    if kind == "einsum":
+        return replace(start, sums="einsum"), _einsum_stages(num_variables, quick), 1
     random = kind == "rat"
     sizes = (_random_sizes if random else _learned_sizes)(num_variables, quick)
     if quick:
@@ -125,6 +137,58 @@ def plan(
     ]
     # Random trees gain more from one another than learnt ones.
     return start, stages, 16 if random else 8
+
+
+def _einsum_stages(num_variables: int, quick: bool) -> list[Stage]:
+    """Those of one Einsum Network, whose start and steps are searched, too."""
+    sizes = _einsum_sizes(num_variables, quick)
+    if quick:
+        return [Stage("structure", 200, 8, 1, sizes), Stage("length", 400, 15, 1, _same)]
+    return [
+        Stage("structure", 1500, 60, 2, sizes),
+        Stage("start and steps", 1500, 60, 2, _steps),
+        Stage("hidden cells", 2000, 80, 1, _hidden),
+        Stage("prior", 2000, 80, 1, _priors),
+        Stage("length", 6000, 200, 1, _same),
+    ]
+
+
+def _einsum_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[Settings]]:
+    deepest = max(1, math.floor(math.log2(num_variables)))
+    depths = sorted({min(depth, deepest) for depth in ((2,) if quick else (1, 2, 4, 6, 8))})
+    widths = [(5, 2)] if quick else [(5, 40), (10, 10), (10, 40), (20, 20), (40, 5), (40, 20)]
+
+    def vary(settings: Settings) -> list[Settings]:
+        tried = [
+            replace(settings, depth=depth, num_sums=num_sums, replicas=replicas)
+            for depth in depths
+            for num_sums, replicas in widths
+            if replicas * 2**depth * num_sums**3 <= _MOST_WORK
+        ]
+        if quick:
+            return tried
+        # The paper's defaults, learnt as in its sec. 4: no prior, no clusters, a constant step.
+        paper = replace(
+            settings, depth=min(4, deepest), num_sums=10, replicas=10, clusters=False, hide=0.0,
+            prior_sums=0.0, prior_leaves=0.0, first_step=0.5, last_step=0.5, batch_size=500,
+            finish=0,
+        )  # fmt: skip
+        return [*tried, paper]
+
+    return vary
+
+
+def _steps(settings: Settings) -> list[Settings]:
+    """Other starts, batches and step sizes."""
+    batch_size = settings.batch_size
+    return [
+        settings,
+        replace(settings, clusters=not settings.clusters),
+        replace(settings, batch_size=4 * batch_size),
+        replace(settings, batch_size=max(50, batch_size // 4), first_step=0.5),
+        replace(settings, first_step=0.1, last_step=0.1),
+        replace(settings, first_step=0.5, last_step=0.05),
+    ]
 
 
 def _same(settings: Settings) -> list[Settings]:

@@ -43,7 +43,7 @@ class Data:
 
     def graph(self, settings: Settings, seed: int) -> einet.RegionGraph:
         """The structure of a model, made once."""
-        if settings.kind == "rat":
+        if settings.kind != "learned":
             return einet.random_trees(
                 self.num_variables, settings.depth, settings.replicas, seed=seed
             )

@@ -65,16 +65,21 @@ def without_times(value: Any) -> Any:
 def test_searches_then_trains_then_reads_the_test_rows(root: Path, tmp_path: Path, watch: Watch):
     results = run(root, tmp_path / "out")
     once = ["search"] * 3 + ["final", "test"] * 3
-    assert watch.events == once * 2
+    # Final models that are no mixtures are mixed at the end: they were kept for it.
+    assert watch.events == [*once, *["final"] * 3, "test", *once, *once]
     assert list(results) == ["nltcs"]
-    assert set(results["nltcs"]) == {"rat", "learned"}
-    for result in results["nltcs"].values():
+    assert set(results["nltcs"]) == {"einsum", "rat", "learned"}
+    single = results["nltcs"]["einsum"]
+    # By Jensen's inequality a mixture is at least as likely as the mean of its members.
+    assert single["mixed"]["members"] == 3
+    assert single["mixed"]["test_ll"] >= single["test_ll"]
+    for kind, result in results["nltcs"].items():
         assert result["seeds"] == [1, 2, 3]
         assert len(result["tried"]) == 3
         assert all(record["valid_ll"] < 0 for record in result["tried"])
         # The winner of all that was tried, short trainings included.
         best = max(result["tried"], key=lambda record: record["valid_ll"])
-        assert result["settings"] == best["settings"] | {"members": 2}
+        assert result["settings"] == best["settings"] | {"members": 1 if kind == "einsum" else 2}
         tests = [model["test_ll"] for model in result["models"]]
         assert result["test_ll"] == pytest.approx(sum(tests) / 3)
         assert result["test_rows"] == 20
@@ -82,6 +87,7 @@ def test_searches_then_trains_then_reads_the_test_rows(root: Path, tmp_path: Pat
         assert result["device"] == "cpu"
     table = (tmp_path / "out" / "results.md").read_text()
     assert "| nltcs | -6.011 | -6.015 | -5.999 | -" in table
+    assert "| ours, one Einsum Network | p | its seeds mixed | ours, random trees | p |" in table
     assert "Random trees (each entry an equal mixture of 2 models" in table
     assert "at or above the paper's EiNet on" in " ".join(table.split())
     assert not (tmp_path / "out" / "unfinished").exists()
