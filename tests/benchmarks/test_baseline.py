@@ -2,7 +2,8 @@ import pytest
 import torch
 
 import einet
-from benchmarks.baseline import LogDomainNetwork
+from benchmarks.baseline import BernoulliLeaves, LogDomainNetwork
+from experiments.table1.sanity import same_start
 
 
 def _pair(depth: int, replicas: int, num_sums: int) -> tuple[einet.Einet, LogDomainNetwork]:
@@ -13,7 +14,7 @@ def _pair(depth: int, replicas: int, num_sums: int) -> tuple[einet.Einet, LogDom
     (block,) = model.leaf.leaf_blocks
     mean, variance = block.stored.detach().unflatten(1, network.columns.shape).unbind(-1)
     assert torch.equal(block.columns, network.columns)
-    network.set_leaves(mean.movedim(0, -1), variance.movedim(0, -1))
+    network.leaves.set(mean.movedim(0, -1), variance.movedim(0, -1))
     with torch.no_grad():
         for theirs, ours in zip(network.log_weights, model.circuit.weights, strict=False):
             theirs.copy_(ours.log().reshape(theirs.shape))
@@ -36,6 +37,20 @@ def test_the_baseline_takes_the_same_em_step():
         torch.testing.assert_close(network.em_step(x, 0.3), before, rtol=1e-4, atol=1e-4)
     with torch.no_grad():
         torch.testing.assert_close(network(x), model.log_prob(x), rtol=1e-4, atol=1e-4)
+
+
+def test_bernoulli_leaves_take_the_same_em_steps():
+    graph = einet.random_trees(num_variables=12, depth=2, replicas=3, seed=1)
+    model = einet.Einet(graph, einet.Bernoulli(), 3, dtype=torch.float64)
+    network = same_start(model)
+    assert isinstance(network.leaves, BernoulliLeaves)
+    assert network.num_parameters == model.num_parameters
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.rand(60, 12, generator=generator) < torch.linspace(0.1, 0.9, 12)).double()
+    torch.testing.assert_close(network(x), model.log_prob(x), rtol=1e-9, atol=1e-9)
+    for _ in range(3):
+        before = einet.StochasticEM(step_size=0.3).step(model, x)
+        torch.testing.assert_close(network.em_step(x, 0.3), before, rtol=1e-4, atol=1e-4)
 
 
 def test_other_structures_are_refused():
