@@ -15,6 +15,7 @@ from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.learning.em_state import load_statistics, statistics_state
 from einet.learning.learner import Learner, LearnerState, Objective
+from einet.learning.momentum import Fading
 from einet.learning.prior import Prior
 from einet.learning.schedules import Schedule
 from einet.models.base import Model
@@ -142,18 +143,49 @@ class StochasticEM(_WithPrior):
             :func:`einet.linear`.
         prior: Pseudo-counts for sums and leaves; none by default. A mini-batch gets its share of
             them, so that their strength does not depend on the batch size.
+        momentum: β in [0, 1): the M-step is that of all mini-batches so far, each with β times the
+            weight of the one after it, as if batches were 1 / (1 − β) times as large. It costs
+            memory for the statistics, as much as the parameters take, or more.
 
     Example:
         >>> import einet
         >>> optimizer = einet.StochasticEM(step_size=einet.linear(0.5, 0.05))
+        >>> smooth = einet.StochasticEM(step_size=0.2, momentum=0.9)
     """
 
-    def __init__(self, step_size: float | Schedule = 0.5, prior: Prior | None = None) -> None:
+    def __init__(
+        self,
+        step_size: float | Schedule = 0.5,
+        prior: Prior | None = None,
+        momentum: float = 0.0,
+    ) -> None:
         super().__init__(prior)
         self.step_size = step_size if callable(step_size) else _as_float(step_size)
+        self.momentum = _as_momentum(momentum)
+        self.stateless = not self.momentum
+        self._fading: Fading | None = None
+
+    def start(
+        self,
+        model: Model,
+        rows: Iterable[Batch] | None = None,
+        objective: Objective = "generative",
+    ) -> None:
+        super().start(model, rows, objective)
+        self._fading = Fading(model, self.momentum) if self.momentum else None
+
+    def finish(self, model: Model) -> None:
+        super().finish(model)
+        self._fading = None
+
+    def begin_epoch_anew(self) -> None:
+        if self._fading is not None:
+            self._fading.forget()
 
     def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
         size, counts = self.step_size_at(progress), self._pseudo_counts()
+        if self.momentum:
+            return self._smooth_step(model, batch, size)
         if not self.team.alone:
             return self._joint_step(model, batch, size)
         if counts is None:
@@ -162,6 +194,15 @@ class StochasticEM(_WithPrior):
         # A sum of weights stays on the device: reading it would wait for a GPU in every step.
         rows = float(len(batch)) if batch.weights is None else batch.weights.sum()
         return model.em_step(batch, step_size=size, prior=counts.for_rows(rows))
+
+    def _smooth_step(self, model: Model, batch: Any, size: float) -> Float[Tensor, ""]:
+        """A step on the statistics of recent mini-batches, those of all processes."""
+        if self._fading is None or self._fading.model is not model:
+            self._fading = Fading(model, self.momentum)
+        statistics = model.e_step(batch, team=self.team)
+        mean, counts = _mean(statistics), self._pseudo_counts()
+        self._fading.step(statistics, size, counts)
+        return mean
 
     def _joint_step(self, model: Model, batch: Any, size: float) -> Float[Tensor, ""]:
         """The same step in all processes, from the rows of all of them."""
@@ -178,10 +219,25 @@ class StochasticEM(_WithPrior):
     @property
     def stackable(self) -> bool:
         # What a subclass does in its own step, nobody can do for several models.
-        return type(self).step is StochasticEM.step
+        return type(self).step is StochasticEM.step and not self.momentum
 
     def finisher(self) -> EM:
         return EM(self.prior)
+
+    def settings(self) -> dict[str, Any]:
+        # Without it a run that an earlier release has begun would not be gone on with.
+        return super().settings() | ({"momentum": self.momentum} if self.momentum else {})
+
+    def state(self) -> LearnerState:
+        if not self.momentum:
+            return super().state()
+        return ({}, {}) if self._fading is None else self._fading.state()
+
+    def load_state(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        if self._fading is None:
+            super().load_state(values, tensors)
+        else:
+            self._fading.load_state(values, tensors)
 
     def step_size_at(self, progress: float) -> float:
         size = self.step_size(progress) if callable(self.step_size) else self.step_size
@@ -192,6 +248,13 @@ def _mean(statistics: Statistics) -> Float[Tensor, ""]:
     """The mean log-likelihood; 0 of no rows, which a process may have where others have some."""
     there = statistics.rows > 0
     return torch.where(there, statistics.log_likelihood / statistics.rows, 0.0)
+
+
+def _as_momentum(momentum: Any) -> float:
+    is_number = isinstance(momentum, int | float) and not isinstance(momentum, bool)
+    if not is_number or not 0 <= momentum < 1:
+        raise ValueError(f"momentum must be at least 0 and below 1, got {momentum!r}")
+    return float(momentum)
 
 
 def _as_float(step_size: Any) -> float:
