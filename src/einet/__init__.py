@@ -22,6 +22,7 @@ from einet.inference import Posterior
 from einet.learning.em import EM, StochasticEM
 from einet.learning.fit import fit
 from einet.learning.gradient import Gradient, unconstrained
+from einet.learning.growing import grow
 from einet.learning.history import History
 from einet.learning.learner import Learner
 from einet.learning.prior import Prior
@@ -84,6 +85,7 @@ __all__ = [
     "exponential",
     "families",
     "fit",
+    "grow",
     "likelihood",
     "linear",
     "load",
