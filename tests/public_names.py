@@ -1,0 +1,147 @@
+"""What users import: every public name of the library, in one place.
+
+The tests hold each of them documented with an example, and the API reference is made of them.
+
+    python -m tests.public_names        # all names, and where they lie
+    python -m tests.public_names rest   # those without an example, and the module that defines them
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["MODULES", "PublicName", "members", "names", "without_example"]
+
+#: The modules whose names are public, most used first. What several of them export belongs to the
+#: first. None stands for all of ``__all__``; other modules have rooms behind the counter, too.
+MODULES: dict[str, tuple[str, ...] | None] = {
+    "einet": None,
+    "einet.tables": None,
+    "einet.structures": None,
+    "einet.families": None,
+    "einet.inference": None,
+    "einet.storage": None,
+    "einet.storage.reference": None,
+    "einet.data": None,
+    "einet.data.debd": None,
+    "einet.data.images": None,
+    "einet.data.images.array": None,
+    "einet.data.images.celeba": None,
+    "einet.data.images.folder": None,
+    "einet.data.images.idx": None,
+    "einet.data.images.svhn": None,
+    "einet.imaging": None,
+    "einet.imaging.masks": None,
+    "einet.imaging.pictures": None,
+    "einet.imaging.reading": None,
+    "einet.distributed": None,
+    # Who adds a sum layer needs these; the others are what the compiler makes.
+    "einet.layers": ("SumLayer", "register_sums"),
+}
+
+
+@dataclass(frozen=True)
+class PublicName:
+    """One public function or class.
+
+    Attributes:
+        module: Where users import it from.
+        name: Its name there.
+        value: The function or class itself.
+    """
+
+    module: str
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+def names() -> list[PublicName]:
+    """All public functions and classes, each once; modules and constants have no docstring."""
+    found: dict[int, PublicName] = {}
+    for module, listed in MODULES.items():
+        for name in listed or importlib.import_module(module).__all__:
+            value = getattr(importlib.import_module(module), name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                found.setdefault(id(value), PublicName(module, name, value))
+    return list(found.values())
+
+
+def members(cls: type) -> Iterator[tuple[str, list[Any]]]:
+    """The public methods and properties of a class that this library wrote.
+
+    With each come its definitions, that of the class itself first, then those it overrides.
+    """
+    ours = [each for each in cls.__mro__ if each.__module__.startswith("einet.")]
+    seen = dict.fromkeys(name for each in ours for name in vars(each) if not name.startswith("_"))
+    for name in seen:
+        defined = [vars(each)[name] for each in ours if name in vars(each)]
+        if _is_code(defined[0]):
+            yield name, [each for each in defined if _is_code(each)]
+
+
+def without_example(public: PublicName) -> Iterator[tuple[str, str]]:
+    """What has no example of a public name and its members, and the module that defines it first.
+
+    An example counts if it names what it is an example of: a function calls itself, a member is
+    used in its own example, in that of a definition which it overrides, or in that of its class.
+    """
+    if not _mentions(public.value, public.name):
+        yield str(public), public.value.__module__
+    if inspect.isclass(public.value):
+        ours = [each for each in public.value.__mro__ if each.__module__.startswith("einet.")]
+        for name, defined in members(public.value):
+            if not any(_mentions(each, name) for each in [*defined, *ours]):
+                yield f"{public}.{name}", _function(defined[-1]).__module__
+
+
+def _function(defined: Any) -> Any:
+    """The function of a method or a property."""
+    for wrapper in ("__func__", "fget", "func"):
+        defined = getattr(defined, wrapper, defined)
+    return defined
+
+
+def _is_code(defined: Any) -> bool:
+    kinds = (staticmethod, classmethod, property, functools.cached_property)
+    return isinstance(defined, kinds) or inspect.isfunction(defined)
+
+
+def _mentions(defined: Any, name: str) -> bool:
+    # The docstring of the object itself: an inherited one is that of another definition.
+    function = getattr(defined, "__func__", defined)
+    text = vars(function).get("__doc__") if inspect.isclass(function) else function.__doc__
+    return name in _names_in(text or "")
+
+
+@functools.cache
+def _names_in(docstring: str) -> frozenset[str]:
+    """All names in the code of a docstring's examples, and the errors that it shows."""
+    found: set[str] = set()
+    for example in doctest.DocTestParser().get_examples(docstring):
+        for node in ast.walk(ast.parse(example.source)):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.FunctionDef):
+                found.add(node.name)
+        if example.exc_msg:
+            found.add(example.exc_msg.partition(":")[0].rpartition(".")[2].strip())
+    return frozenset(found)
+
+
+if __name__ == "__main__":
+    for each in names():
+        for line in without_example(each) if "rest" in sys.argv else [(str(each),)]:
+            print(*line)
