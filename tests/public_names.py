@@ -93,15 +93,16 @@ def members(cls: type) -> Iterator[tuple[str, list[Any]]]:
 def without_example(public: PublicName) -> Iterator[tuple[str, str]]:
     """What has no example of a public name and its members, and the module that defines it first.
 
-    An example counts if it names what it is an example of: a function calls itself, a member is
-    used in its own example, in that of a definition which it overrides, or in that of its class.
+    A class shows an example of its own. That of a function names the function, and a member is
+    named in its own example, in that of a definition which it overrides, or in that of its class.
     """
-    if not _mentions(public.value, public.name):
+    is_class = inspect.isclass(public.value)
+    if not (_names_of(public.value) if is_class else public.name in _names_of(public.value)):
         yield str(public), public.value.__module__
-    if inspect.isclass(public.value):
+    if is_class:
         ours = [each for each in public.value.__mro__ if each.__module__.startswith("einet.")]
         for name, defined in members(public.value):
-            if not any(_mentions(each, name) for each in [*defined, *ours]):
+            if not any(name in _names_of(each) for each in [*defined, *ours]):
                 yield f"{public}.{name}", _function(defined[-1]).__module__
 
 
@@ -117,11 +118,14 @@ def _is_code(defined: Any) -> bool:
     return isinstance(defined, kinds) or inspect.isfunction(defined)
 
 
-def _mentions(defined: Any, name: str) -> bool:
-    # The docstring of the object itself: an inherited one is that of another definition.
+def _names_of(defined: Any) -> frozenset[str]:
+    """The names in the example of a definition itself; an inherited one is that of another."""
+    if isinstance(defined, functools.cached_property):
+        # Doctest does not look at these, so that an example of theirs would never run.
+        return frozenset()
     function = getattr(defined, "__func__", defined)
     text = vars(function).get("__doc__") if inspect.isclass(function) else function.__doc__
-    return name in _names_in(text or "")
+    return _names_in(text or "")
 
 
 @functools.cache
