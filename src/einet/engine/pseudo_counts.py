@@ -83,7 +83,19 @@ class PseudoCounts:
         return total
 
     def static(self, device: torch.device) -> PseudoCounts:
-        """A copy on a device, all of it in tensors that can be changed in place."""
+        """A copy on a device, all of it in tensors that can be changed in place.
+
+        Args:
+            device: Where the copy shall lie.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(100, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), 3).initialize(x)
+            >>> counts = einet.Prior(sums=10.0).pseudo_counts(model, x)
+            >>> counts.static(model.device).sums
+            tensor(0., dtype=torch.float64)
+        """
 
         def zero() -> Tensor:
             return torch.zeros((), dtype=torch.float64, device=device)

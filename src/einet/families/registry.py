@@ -52,7 +52,16 @@ def register(family: Kind) -> Kind:
 
 
 def check_registered(family: ExponentialFamily) -> None:
-    """Raise unless a saved family could be found again by its name."""
+    """Raise unless a saved family could be found again by its name.
+
+    Example:
+        >>> import einet
+        >>> check_registered(einet.Poisson())
+        >>> class Own(einet.Poisson): ...
+        >>> check_registered(Own())
+        Traceback (most recent call last):
+        ValueError: the family Own could not be loaded again: register it by ...
+    """
     name = type(family).__name__
     if FAMILIES.get(name) is not type(family):
         raise ValueError(

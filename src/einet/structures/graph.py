@@ -18,7 +18,14 @@ __all__ = ["Partition", "RegionGraph"]
 
 
 class Partition(NamedTuple):
-    """One way to split a region: a product of its children."""
+    """One way to split a region: a product of its children.
+
+    Example:
+        >>> import einet
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=1)
+        >>> graph.partitions[0]
+        Partition(region=0, children=(1, 2))
+    """
 
     region: int
     children: tuple[int, ...]
@@ -226,7 +233,13 @@ class RegionGraph:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "RegionGraph":
-        """The graph of :meth:`to_arrays`, checked like any other; takes integers of any width."""
+        """The graph of :meth:`to_arrays`, checked like any other; takes integers of any width.
+
+        Example:
+            >>> graph = RegionGraph(2, [0b01, 0b10, 0b11], [(2, (0, 1))])
+            >>> RegionGraph.from_arrays(graph.to_arrays()) == graph
+            True
+        """
         return cls(*serialization.from_arrays(arrays))
 
     def to_json(self) -> str:
@@ -241,7 +254,13 @@ class RegionGraph:
 
     @classmethod
     def from_json(cls, text: str) -> "RegionGraph":
-        """The graph of :meth:`to_json`, checked like any other."""
+        """The graph of :meth:`to_json`, checked like any other.
+
+        Example:
+            >>> graph = RegionGraph(2, [0b01, 0b10, 0b11], [(2, (0, 1))])
+            >>> RegionGraph.from_json(graph.to_json()) == graph
+            True
+        """
         return cls(*serialization.from_json(text))
 
 
