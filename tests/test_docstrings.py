@@ -33,18 +33,6 @@ STILL_WITHOUT: set[str] = {
     "einet.layers.base",
     "einet.layers.compiler",
     "einet.storage.reference",
-    "einet.tables.estimators.base",
-    "einet.tables.estimators.classifier",
-    "einet.tables.estimators.density",
-    "einet.tables.estimators.imputer",
-    "einet.tables.estimators.outliers",
-    "einet.tables.estimators.regressor",
-    "einet.tables.model",
-    "einet.tables.posterior",
-    "einet.tables.query.columns",
-    "einet.tables.query.evaluation",
-    "einet.tables.query.source",
-    "einet.tables.schema",
 }
 
 
