@@ -133,6 +133,8 @@ def _names_in(docstring: str) -> frozenset[str]:
     """All names in the code of a docstring's examples, and the errors that it shows."""
     found: set[str] = set()
     for example in doctest.DocTestParser().get_examples(docstring):
+        if example.options.get(doctest.SKIP):
+            continue
         for node in ast.walk(ast.parse(example.source)):
             if isinstance(node, ast.Name):
                 found.add(node.id)

@@ -94,7 +94,19 @@ def _columns(count: int, columns: int | None) -> int:
 def save_png(
     path: str | PathLike[str], picture: UInt8[np.ndarray, "height width *channels"]
 ) -> None:
-    """Write a picture, grey or RGB, in one step; its folder is made where there is none."""
+    """Write a picture, grey or RGB, in one step; its folder is made where there is none.
+
+    Args:
+        path: The file.
+        picture: Bytes, such as :func:`grid` makes them.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_png(f"{folder}/new/black.png", np.zeros((8, 8, 3), dtype=np.uint8))
+        ...     Path(folder, "new/black.png").read_bytes()[1:4]
+        b'PNG'
+    """
     try:
         from PIL import Image
     except ImportError as error:
