@@ -13,12 +13,20 @@ import doctest
 import functools
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MODULES", "PublicName", "members", "names", "without_example"]
+__all__ = [
+    "MODULES",
+    "PublicName",
+    "members",
+    "names",
+    "undocumented_arguments",
+    "without_example",
+]
 
 #: The modules whose names are public, most used first. What several of them export belongs to the
 #: first. None stands for all of ``__all__``; other modules have rooms behind the counter, too.
@@ -104,6 +112,35 @@ def without_example(public: PublicName) -> Iterator[tuple[str, str]]:
         for name, defined in members(public.value):
             if not any(name in _names_of(each) for each in [*defined, *ours]):
                 yield f"{public}.{name}", _function(defined[-1]).__module__
+
+
+def undocumented_arguments(public: PublicName) -> Iterator[str]:
+    """Arguments of a public name and its members of which no docstring has a line.
+
+    The line may be that of a definition which it overrides. Those of a class are in its docstring.
+    """
+    value = public.value
+    if not inspect.isclass(value):
+        yield from _unsaid(str(public), value, [value])
+        return
+    ours = [each for each in value.__mro__ if each.__module__.startswith("einet.")]
+    if "__init__" in vars(value) and not issubclass(value, BaseException):
+        yield from _unsaid(str(public), value, ours)
+    for name, defined in members(value):
+        function = inspect.unwrap(_function(defined[0]))
+        # A question of a posterior is a function that takes the posterior first.
+        is_method = not isinstance(defined[0], staticmethod | classmethod | property)
+        yield from _unsaid(f"{public}.{name}", function, map(_function, defined), is_method)
+
+
+def _unsaid(name: str, called: Any, said: Iterable[Any], is_method: bool = False) -> Iterator[str]:
+    parameters = list(inspect.signature(called).parameters)[is_method:]
+    texts = [each.__doc__ or "" for each in said]
+    for parameter in parameters:
+        line = rf"^ +(\w+, )*\**{parameter}(, \w+)*:"
+        is_plain = parameter not in ("self", "cls") and not parameter.startswith("_")
+        if is_plain and not any(re.search(line, text, re.MULTILINE) for text in texts):
+            yield f"{name}({parameter})"
 
 
 def _function(defined: Any) -> Any:

@@ -9,7 +9,13 @@ import pkgutil
 from collections.abc import Iterator
 
 import einet
-from tests.public_names import MODULES, PublicName, names, without_example
+from tests.public_names import (
+    MODULES,
+    PublicName,
+    names,
+    undocumented_arguments,
+    without_example,
+)
 
 # Fused kernels run on a GPU: an example would not run everywhere. `tests/layers` tests them.
 NEED_A_GPU = {
@@ -56,6 +62,10 @@ def test_public_names_have_examples():
     assert lacking == NEED_A_GPU
 
 
+def test_arguments_of_public_names_are_documented():
+    assert [line for public in names() for line in undocumented_arguments(public)] == []
+
+
 def test_modules_that_public_ones_export_are_public():
     exported = {
         value.__name__
@@ -76,8 +86,11 @@ def test_what_counts_as_an_example():
         def shown(self):
             """What is skipped is no example."""
 
-        def used(self):
+        def used(self, said, *unsaid):
             """And this one is.
+
+            Args:
+                said: Has a line.
 
             >>> Silent().used()
             """
@@ -92,5 +105,7 @@ def test_what_counts_as_an_example():
             """
 
     Silent.__module__ = "einet.silent"
-    found = [name for name, _ in without_example(PublicName("einet", "Silent", Silent))]
+    public = PublicName("einet", "Silent", Silent)
+    found = [name for name, _ in without_example(public)]
     assert found == ["einet.Silent", "einet.Silent.shown", "einet.Silent.error"]
+    assert list(undocumented_arguments(public)) == ["einet.Silent.used(unsaid)"]

@@ -22,12 +22,15 @@ __all__ = ["Batch", "as_batch", "as_labels", "as_weights", "check_no_events"]
 class Batch:
     """Rows of data with all that belongs to them, as :func:`as_batch` has checked it.
 
-    A missing cell of ``x[rows, variables]`` holds NaN if ``x`` is floating; whatever it holds, it
-    is never looked at. ``observed`` says which cells are known; None is all of them. ``labels`` are
-    classes, −1 where unknown, and ``weights`` how often a row counts; None is once. For models
-    side by side there is a column for each, of how often a row counts for it. ``columns`` are the
-    names of the variables, where the rows came from a table that has them. ``events`` say of
-    variables that are not observed in what interval, or in which states, they are.
+    Args:
+        x: The cells. A missing one holds NaN if ``x`` is floating; whatever it holds, it is never
+            looked at.
+        observed: Which cells are known; None is all of them.
+        labels: The class of each row, −1 where unknown; None where there are no classes.
+        weights: How often each row counts; None is once. For models side by side there is a column
+            for each, of how often a row counts for it.
+        columns: The names of the variables, where the rows came from a table that has them.
+        events: In what interval, or in which states, variables are that are not observed.
 
     Example:
         >>> import einet

@@ -67,6 +67,10 @@ _CANONICAL = {files: name for name, (files, _) in _SETS.items()} | {name: name f
 class Debd:
     """One data set: its name as the paper spells it, and zeros and ones in three splits.
 
+    Args:
+        name: Its name.
+        train, valid, test: The rows of each split.
+
     Example:
         >>> from einet.data import debd
         >>> zeros = torch.zeros(6, 16, dtype=torch.uint8)
@@ -104,6 +108,9 @@ def names() -> tuple[str, ...]:
 def canonical(name: str) -> str:
     """The paper's spelling of a name; the public files' spelling (``baudio``) is taken too.
 
+    Args:
+        name: The name in either spelling.
+
     Example:
         >>> from einet.data import debd
         >>> debd.canonical("baudio"), debd.canonical("audio")
@@ -119,6 +126,9 @@ def canonical(name: str) -> str:
 def file_name(name: str) -> str:
     """How the public files spell a name.
 
+    Args:
+        name: The name in either spelling.
+
     Example:
         >>> from einet.data import debd
         >>> debd.file_name("audio")
@@ -129,6 +139,9 @@ def file_name(name: str) -> str:
 
 def num_variables(name: str) -> int:
     """The number of columns of a data set.
+
+    Args:
+        name: The name in either spelling.
 
     Example:
         >>> from einet.data import debd

@@ -133,6 +133,10 @@ class Team:
     def share(self, rows: int, start: int = 0) -> slice:
         """This process's part of so many rows, equal up to one; the first has some if any has.
 
+        Args:
+            rows: How many rows there are.
+            start: The number of the first of them.
+
         Example:
             >>> team = Team()
             >>> team.rank, team.size = 1, 3
@@ -231,6 +235,9 @@ class Team:
     def most(self, number: int) -> int:
         """The largest of the numbers that the processes have.
 
+        Args:
+            number: This process's own.
+
         Example:
             >>> Team().most(7)
             7
@@ -244,6 +251,9 @@ class Team:
     def any(self, flag: bool) -> bool:
         """Whether one of the processes says so.
 
+        Args:
+            flag: Whether this process says so.
+
         Example:
             >>> Team().any(False)
             False
@@ -254,6 +264,9 @@ class Team:
 
     def from_first(self, make: Callable[[], Result]) -> Result:
         """What the first process makes, for all of them; an error too is raised by all.
+
+        Args:
+            make: Called in the first process alone.
 
         Example:
             >>> Team().from_first(lambda: 3)
@@ -276,6 +289,9 @@ class Team:
 
     def from_each(self, value: Result) -> list[Result]:
         """What each process has, in their order.
+
+        Args:
+            value: This process's own; what can be pickled.
 
         Example:
             >>> Team().from_each("this process alone")

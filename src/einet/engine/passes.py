@@ -122,6 +122,9 @@ class Layers(nn.Module, ABC):
     def is_tracked(self, batch: Batch) -> bool:
         """Whether derivatives are asked for, in the parameters or in the rows.
 
+        Args:
+            batch: The rows.
+
         Example:
             >>> import einet, torch
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
@@ -235,6 +238,9 @@ class Passes(Layers):
     def pieces(self, rows: int) -> list[slice]:
         """Slices of a batch small enough for their values to fit a bounded memory, much alike.
 
+        Args:
+            rows: How many rows there are.
+
         Example:
             >>> import einet
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
@@ -255,6 +261,10 @@ class Passes(Layers):
     def upward(self, batch: Batch, maximise: bool = False) -> tuple[EinetValues, Tensor]:
         """Values of every node and the roots' log values ``[classes, batch]``; no gradients.
 
+        Args:
+            batch: The rows.
+            maximise: Whether missing cells and sums are maximised rather than summed out.
+
         Example:
             >>> import einet
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
@@ -268,6 +278,9 @@ class Passes(Layers):
 
     def class_roots(self, batch: Batch) -> Float[Tensor, "classes batch"]:
         """log p(x | c) of every class (float64), with gradients where those are asked for.
+
+        Args:
+            batch: The rows.
 
         Example:
             >>> import einet
@@ -298,6 +311,9 @@ class Passes(Layers):
     @torch.no_grad()
     def piece_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
         """:meth:`batch_log_prob` of a batch that needs no cutting; no gradients.
+
+        Args:
+            batch: The rows.
 
         Example:
             >>> import einet

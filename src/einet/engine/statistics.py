@@ -33,8 +33,12 @@ def row_sums(
 class Statistics(ABC):
     """Sums over rows, so they can be accumulated, added and summed over processes.
 
-    ``log_likelihood`` and ``rows`` are the weighted sum of log-densities and of weights;
-    ``impossible`` counts rows of density zero, which add nothing else.
+    ``model.e_step`` makes them, and ``model.m_step`` takes them.
+
+    Args:
+        log_likelihood: The weighted sum of the log-densities of rows.
+        rows: The sum of their weights.
+        impossible: How many rows have density zero; these add nothing else.
 
     Example:
         >>> import einet, torch
@@ -82,6 +86,10 @@ class Statistics(ABC):
 
     def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
         """Count rows given what they add up to; see :func:`row_sums`.
+
+        Args:
+            sums: Log-likelihood, weight and impossible rows, and the weight of each class of an
+                Einet.
 
         Example:
             >>> import einet
@@ -159,6 +167,9 @@ class Statistics(ABC):
 
     def all_reduce_(self, team: Team | None = None) -> Statistics:
         """Sum over processes: those of a team, or all of ``torch.distributed``.
+
+        Args:
+            team: The processes; all of ``torch.distributed`` by default.
 
         Example:
             >>> import einet

@@ -118,7 +118,7 @@ class ExponentialFamily(ABC):
     @property
     @abstractmethod
     def num_statistics(self) -> int:
-        """|T|, the length of the sufficient statistic.
+        """S, the length of the sufficient statistic T(x).
 
         Example:
             >>> import einet
@@ -128,7 +128,7 @@ class ExponentialFamily(ABC):
 
     @property
     def num_parameters(self) -> int:
-        """Length of the stored parameter vector; |T| unless the family overrides it.
+        """P, the length of the stored parameter vector; S unless the family overrides it.
 
         Example:
             >>> import einet
@@ -156,6 +156,12 @@ class ExponentialFamily(ABC):
     @abstractmethod
     def log_h(self, x: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """Log base measure; −∞ outside the support.
+
+        Args:
+            x: Values ``[..., V]``, not NaN.
+
+        Returns:
+            ``[..., V]``.
 
         Example:
             >>> import einet
@@ -185,6 +191,9 @@ class ExponentialFamily(ABC):
     def theta(self, phi: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
         """Natural from expectation parameters, θ(φ).
 
+        Args:
+            phi: ``[..., V, S]``.
+
         Example:
             >>> import einet
             >>> einet.Poisson().theta(torch.tensor([[1.0], [2.0]]))  # log of the mean
@@ -195,6 +204,9 @@ class ExponentialFamily(ABC):
     @abstractmethod
     def phi(self, theta: Float[Tensor, "*batch S"]) -> Float[Tensor, "*batch S"]:
         """Expectation from natural parameters, φ(θ) = ∂A/∂θ.
+
+        Args:
+            theta: ``[..., V, S]``.
 
         Example:
             >>> import einet
@@ -210,6 +222,12 @@ class ExponentialFamily(ABC):
 
         Where they would lie outside the bounds, the likeliest ones inside may be given instead.
 
+        Args:
+            phi: ``[..., V, S]``.
+
+        Returns:
+            ``[..., V, P]``.
+
         Example:
             >>> import einet
             >>> einet.Gaussian().store(
@@ -221,6 +239,12 @@ class ExponentialFamily(ABC):
 
     def phi_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
         """Expectation parameters of stored parameters.
+
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            ``[..., V, S]``.
 
         Example:
             >>> import einet
@@ -234,6 +258,12 @@ class ExponentialFamily(ABC):
     def theta_of(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch S"]:
         """Natural parameters of stored parameters (differentiable).
 
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            ``[..., V, S]``.
+
         Example:
             >>> import einet
             >>> einet.Gaussian().theta_of(torch.tensor([[3.0, 1.0]]))  # μ/σ² and −1/2σ²
@@ -244,6 +274,9 @@ class ExponentialFamily(ABC):
     @abstractmethod
     def project(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         """The nearest stored parameters inside the family's bounds; applied after every M-step.
+
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
 
         Example:
             >>> import einet
@@ -258,6 +291,10 @@ class ExponentialFamily(ABC):
         """Stored parameters in the type that they are kept in.
 
         A family overrides it where rounding could leave its bounds, as of a probability to 1.
+
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+            dtype: The type that a model keeps them in.
 
         Example:
             >>> import einet
@@ -274,6 +311,9 @@ class ExponentialFamily(ABC):
     def constrain(self, raw: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         """Stored parameters from unconstrained reals (differentiable): for gradient learning.
 
+        Args:
+            raw: Any real numbers, ``[..., V, P]``.
+
         Example:
             >>> import einet
             >>> einet.Bernoulli(min_probability=0.1).constrain(torch.tensor([[-1e9], [1e9]]))
@@ -284,6 +324,9 @@ class ExponentialFamily(ABC):
     @abstractmethod
     def unconstrain(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch P"]:
         """A right inverse of :meth:`constrain` on projected parameters.
+
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
 
         Example:
             >>> import einet
@@ -319,6 +362,12 @@ class ExponentialFamily(ABC):
     def mean(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         """E[x]; NaN where x has no numeric meaning (Categorical).
 
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            ``[..., V]``.
+
         Example:
             >>> import einet
             >>> einet.Binomial(10).mean(torch.tensor([[0.3]]))
@@ -329,6 +378,12 @@ class ExponentialFamily(ABC):
     def variance(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         """Var[x]; NaN where x has no numeric meaning (Categorical).
 
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            ``[..., V]``.
+
         Example:
             >>> import einet
             >>> einet.Bernoulli().variance(torch.tensor([[0.5]]))
@@ -338,6 +393,12 @@ class ExponentialFamily(ABC):
     @abstractmethod
     def mode(self, parameters: Float[Tensor, "*batch P"]) -> Float[Tensor, "*batch"]:
         """A value of maximal density inside the support.
+
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            ``[..., V]``.
 
         Example:
             >>> import einet
@@ -372,6 +433,10 @@ class ExponentialFamily(ABC):
         has −∞. Types are as in :meth:`log_prob`, but the arithmetic is in float64, so that nothing
         underflows or cancels, be the interval ever so narrow or far out.
 
+        Args:
+            lower, upper: The ends of the interval.
+            parameters: Stored ones, ``[..., V, P]``.
+
         Example:
             >>> import einet
             >>> family, parameters = einet.Gaussian(), torch.tensor([[0.0, 1.0]])
@@ -390,6 +455,13 @@ class ExponentialFamily(ABC):
 
         NaN too where x has no numeric meaning (Categorical).
 
+        Args:
+            lower, upper: The ends of the interval.
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            The means and the variances.
+
         Example:
             >>> import einet
             >>> parameters = torch.tensor([[0.2]])
@@ -407,6 +479,11 @@ class ExponentialFamily(ABC):
     ) -> Float[Tensor, "*batch4"]:
         """One exact draw given lower ≤ x ≤ upper; NaN where that has no probability.
 
+        Args:
+            lower, upper: The ends of the interval.
+            parameters: Stored ones, ``[..., V, P]``.
+            generator: Where it is drawn from; torch's own by default.
+
         Example:
             >>> import einet
             >>> family, parameters = einet.Gaussian(), torch.zeros(1000, 1, 2).add_(1.0)
@@ -423,6 +500,10 @@ class ExponentialFamily(ABC):
         parameters: Float[Tensor, "*batch3 P"],
     ) -> Float[Tensor, "*batch4"]:
         """A value of maximal density from lower to upper; NaN where that has no probability.
+
+        Args:
+            lower, upper: The ends of the interval.
+            parameters: Stored ones, ``[..., V, P]``.
 
         Example:
             >>> import einet
@@ -473,6 +554,10 @@ class ExponentialFamily(ABC):
 
         The last axis of ``shape`` is the variable axis, against which hyper-parameters broadcast.
 
+        Args:
+            shape: That of φ without its last axis.
+            generator: Where it is drawn from; torch's own by default.
+
         Example:
             >>> import einet
             >>> einet.Gaussian().random_phi((7, 3), torch.Generator().manual_seed(0)).shape
@@ -501,6 +586,10 @@ class ExponentialFamily(ABC):
 
         A family overrides it where the terms of θ·T(x) − A(θ) + log h(x) are large and cancel.
 
+        Args:
+            x: Values ``[..., V]``, not NaN.
+            parameters: Stored ones, ``[..., V, P]``.
+
         Example:
             >>> import einet
             >>> einet.Bernoulli().log_density(torch.tensor([1.0]), torch.tensor([[0.25]])).exp()
@@ -523,6 +612,10 @@ class ExponentialFamily(ABC):
         It is computed, and given, in the wider of the two floating types; values that are integers
         or bools take the parameters' type.
 
+        Args:
+            x: Values ``[..., V]``, not NaN.
+            parameters: Stored ones, ``[..., V, P]``.
+
         Example:
             >>> import einet
             >>> einet.Bernoulli().log_prob(torch.tensor([0, 1, 2]), torch.tensor([[0.25]])).exp()
@@ -535,6 +628,9 @@ class ExponentialFamily(ABC):
     def at(self: Family, index: Int[Tensor, "*index"] | Tensor) -> Family:
         """The same family with its per-variable hyper-parameters gathered at ``index``.
 
+        Args:
+            index: Numbers of variables.
+
         Example:
             >>> import einet
             >>> einet.Categorical([2, 3, 5]).at(torch.tensor([2, 0])).num_categories
@@ -546,6 +642,9 @@ class ExponentialFamily(ABC):
 
     def to(self: Family, device: torch.device | str) -> Family:
         """The same family with its hyper-parameters on ``device``.
+
+        Args:
+            device: Where they shall lie.
 
         Example:
             >>> import einet
@@ -569,6 +668,9 @@ class ExponentialFamily(ABC):
 
     def with_hyperparameters(self: Family, values: dict[str, Tensor]) -> Family:
         """A copy with other hyper-parameter tensors (other device, other variables).
+
+        Args:
+            values: The tensors by name; hyper-parameters that are left out stay.
 
         Example:
             >>> import einet
@@ -599,6 +701,12 @@ class ExponentialFamily(ABC):
     def is_within_bounds(self, parameters: Float[Tensor, "*batch P"]) -> Bool[Tensor, "*batch"]:
         """Which stored parameters are finite and inside the bounds, up to rounding.
 
+        Args:
+            parameters: Stored ones, ``[..., V, P]``.
+
+        Returns:
+            ``[..., V]``.
+
         Example:
             >>> from einet import Bernoulli
             >>> Bernoulli(0.1).is_within_bounds(torch.tensor([[0.1], [0.0999], [math.nan]]))
@@ -614,6 +722,9 @@ class ExponentialFamily(ABC):
     @classmethod
     def stack(cls: type[Family], families: Sequence[Family]) -> Family:
         """One family over ``len(families)`` variables from one family for each of them.
+
+        Args:
+            families: One for each variable, all of this class.
 
         Example:
             >>> import einet
@@ -637,6 +748,9 @@ class ExponentialFamily(ABC):
 
     def expand(self: Family, num_variables: int) -> Family:
         """This family with every hyper-parameter of shape ``[num_variables]``.
+
+        Args:
+            num_variables: V.
 
         Example:
             >>> import einet

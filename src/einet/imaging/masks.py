@@ -39,6 +39,9 @@ class Box(NamedTuple):
     def parse(cls, text: str) -> Box:
         """From ``"top,left,height,width"``.
 
+        Args:
+            text: Four whole numbers with commas between them.
+
         Example:
             >>> Box.parse("8,0,16,32")
             Box(top=8, left=0, height=16, width=32)
@@ -55,6 +58,10 @@ class Box(NamedTuple):
 
 def box(grid: tuple[int, int], where: Box) -> Bool[Tensor, "height width"]:
     """Cover a rectangle, all of which must lie within the image.
+
+    Args:
+        grid: Height and width of the image.
+        where: The rectangle.
 
     Example:
         >>> box((2, 3), Box(0, 1, 2, 1)).int()
@@ -75,6 +82,10 @@ def box(grid: tuple[int, int], where: Box) -> Bool[Tensor, "height width"]:
 
 def half(grid: tuple[int, int], which: str) -> Bool[Tensor, "height width"]:
     """Cover one half of an image; of an odd number of lines, the middle one stays visible.
+
+    Args:
+        grid: Height and width of the image.
+        which: ``"top"``, ``"bottom"``, ``"left"`` or ``"right"``.
 
     Example:
         >>> half((2, 4), "left").int()

@@ -71,6 +71,11 @@ def picture_size(
 ) -> tuple[int, int]:
     """Height and width of what :func:`grid` makes of so many images of a height and a width.
 
+    Args:
+        count: How many images there are.
+        image: Height and width of each.
+        columns, scale, margin: As in :func:`grid`.
+
     Example:
         >>> picture_size(6, (8, 8), columns=3)
         (22, 32)

@@ -93,6 +93,9 @@ class Pixels:
     ) -> Integer[Tensor, "*batch variables"] | Float[Tensor, "*batch variables"]:
         """Bytes in the units of the model; they stay bytes where it is a model of bytes.
 
+        Args:
+            x: Images of bytes, flattened.
+
         Example:
             >>> Pixels((1, 2, 1), scale=255.0).to_model(torch.tensor([[0, 255]], dtype=torch.uint8))
             tensor([[0., 1.]])
@@ -106,6 +109,9 @@ class Pixels:
         """Values of the model on the scale of bytes, neither rounded nor cut off; NaN stays.
 
         The mean of values is that of bytes, too: both are linear in one another.
+
+        Args:
+            x: Values of the model.
 
         Example:
             >>> Pixels((1, 2, 1), scale=255.0).to_bytes(torch.tensor([[0.5, 1.1]]))
@@ -122,6 +128,9 @@ class Pixels:
         The root of the mean variance of all channels, or the deviation of Y alone: those of R, G
         and B depend on how Y, Co and Cg vary together.
 
+        Args:
+            deviation: That of each variable of the model.
+
         Example:
             >>> Pixels((1, 1, 3), scale=255.0).deviations(torch.tensor([[0.1, 0.1, 0.1]]))
             tensor([[[25.5000]]], dtype=torch.float64)
@@ -133,6 +142,9 @@ class Pixels:
         self, x: Float[Tensor, "*batch variables"] | Integer[Tensor, "*batch variables"]
     ) -> UInt8[np.ndarray, "*batch height width channels"]:
         """Values of the model as images of bytes.
+
+        Args:
+            x: Values of the model.
 
         Example:
             >>> Pixels((1, 2, 1), scale=255.0).to_pictures(torch.tensor([[-0.1, 0.5]])).ravel()

@@ -176,6 +176,9 @@ def detect(path: str | PathLike[str]) -> str:
 def is_data(name: str) -> bool:
     """Whether a file of this name may be a part of a set of images.
 
+    Args:
+        name: The name of the file.
+
     Example:
         >>> [is_data(name) for name in ("a.JPG", "train_32x32.mat", "model.einet")]
         [True, True, False]
@@ -232,6 +235,10 @@ def read_image(
 
 def parse_size(text: str, name: str = "size") -> tuple[int, int]:
     """Height and width from ``"HEIGHTxWIDTH"``, or from one number for both.
+
+    Args:
+        text: What was written.
+        name: What errors call it.
 
     Example:
         >>> parse_size("32x48"), parse_size("32")

@@ -131,7 +131,11 @@ class Recipe:
         return self.structure == "chow_liu"
 
     def clusters_for(self, num_images: int) -> int:
-        """100 clusters as in the paper, or as many as have enough images; one for a tree."""
+        """100 clusters as in the paper, or as many as have enough images; one for a tree.
+
+        Args:
+            num_images: How many training images there are.
+        """
         if self.is_tree:
             return 1
         return max(1, min(MOST_CLUSTERS, num_images // self.images_each))
@@ -153,6 +157,9 @@ class Recipe:
     def delta_for(self, width: int) -> float | int | Sequence[float | int]:
         """Δ for images of some width.
 
+        Args:
+            width: The width in pixels.
+
         Example:
             >>> Recipe().delta_for(32), Recipe(delta=4).delta_for(32)
             (8.0, 4)
@@ -160,7 +167,12 @@ class Recipe:
         return max(1.0, width / 4) if self.delta is None else self.delta
 
     def graph(self, shape: tuple[int, int, int], rows: Any = None) -> RegionGraph:
-        """The structure for images of height, width and channels; of these rows, if learnt."""
+        """The structure for images of height, width and channels; of these rows, if learnt.
+
+        Args:
+            shape: Height, width and channels.
+            rows: What a tree is learnt from: images as the model will see them.
+        """
         height, width, channels = shape
         if self.is_tree:
             if rows is None:

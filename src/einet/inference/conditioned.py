@@ -256,6 +256,9 @@ class Conditioned(ABC):
     def keep_evidence(self, answer: Tensor) -> Tensor:
         """Put the observed values in place, in a tensor ``[…, batch, variables]``.
 
+        Args:
+            answer: A tensor of all variables; it is not changed.
+
         Example:
             >>> import einet, torch
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
@@ -266,6 +269,9 @@ class Conditioned(ABC):
 
     def as_variable(self, variable: int) -> int:
         """The number of a variable, checked.
+
+        Args:
+            variable: What was given for one.
 
         Example:
             >>> import einet
@@ -281,6 +287,9 @@ class Conditioned(ABC):
 
     def as_query(self, x: Any, observed: Any) -> Batch:
         """Query values with one row for each row of evidence.
+
+        Args:
+            x, observed: The values; as in :meth:`log_prob`.
 
         Example:
             >>> import einet
@@ -298,6 +307,10 @@ class Conditioned(ABC):
 
     def as_count(self, n: int, leaves: str) -> int:
         """How many to sample, checked together with what is read off the leaves.
+
+        Args:
+            n: What was given for the number of samples.
+            leaves: What was given for what to read off the leaves.
 
         Example:
             >>> import einet

@@ -70,6 +70,10 @@ class Distribution(nn.Module, ABC):
     def as_batch(self, x: Any, observed: Any = None, **options: Any) -> Batch:
         """What a method was given, checked and on the model's device.
 
+        Args:
+            x, observed: The rows; as in :meth:`log_prob`.
+            options: More for :func:`einet.data.as_batch`.
+
         Example:
             >>> import einet
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
@@ -80,6 +84,9 @@ class Distribution(nn.Module, ABC):
     @abstractmethod
     def batch_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
         """:meth:`log_prob` of a batch that has been checked and lies beside the model (float64).
+
+        Args:
+            batch: The rows.
 
         Example:
             >>> import einet
@@ -126,6 +133,9 @@ class Distribution(nn.Module, ABC):
         """log p of checked rows, jointly with class labels where there are any.
 
         In float64, and without gradients: this is what questions ask a model.
+
+        Args:
+            batch: The rows.
 
         Example:
             >>> import einet

@@ -63,6 +63,10 @@ class EinetDistribution(Passes, Distribution):
     ) -> Float[Tensor, "classes batch"]:
         """log p(c, x) of every class that the labels admit, from the roots' log values.
 
+        Args:
+            root: log p(x | c) of every class.
+            batch: The rows, with their labels.
+
         Example:
             >>> import einet
             >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)

@@ -44,6 +44,9 @@ class MixtureDistribution(Distribution):
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
         """log w_m p_m(x) of every component (float64).
 
+        Args:
+            batch: The rows.
+
         Example:
             >>> import einet
             >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
@@ -92,6 +95,9 @@ class MixtureDistribution(Distribution):
         self, log_probs: Sequence[Float[Tensor, " batch"]]
     ) -> Float[Tensor, "components batch"]:
         """log w_m p_m from log p_m of every component (float64).
+
+        Args:
+            log_probs: log p_m of each component.
 
         Example:
             >>> import einet

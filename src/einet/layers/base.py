@@ -145,14 +145,24 @@ class SumLayer(nn.Module, ABC):
         return slice(self.start, self.start + self.num_nodes)
 
     def written(self, values: Values) -> Nodes:
-        """This layer's part of ``values``."""
+        """This layer's part of ``values``.
+
+        Args:
+            values: The values of the circuit.
+        """
         nodes = values.space(self.target)[self.slots]
         return Nodes(nodes.v[:, : self.num_outputs], nodes.m, nodes.peak)
 
     # -- upward --------------------------------------------------------------------------------
 
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        """Compute this layer's nodes in ``values`` with the given weights."""
+        """Compute this layer's nodes in ``values`` with the given weights.
+
+        Args:
+            weight: The weights, of the shape of :attr:`weight`.
+            values: The values of the circuit, to which this layer's are written.
+            maximise: Whether the largest term is taken in place of the sum.
+        """
         out = self.written(values)
         if values.fused and self.has_fused and not maximise:
             self.propagate_fused(weight, values, out)
@@ -164,6 +174,10 @@ class SumLayer(nn.Module, ABC):
         """Write v, m and peak of this layer's nodes; with ``maximise``, of the largest terms.
 
         :func:`einet.kernels.nodes.finish` scales values that are written to ``out.v``.
+
+        Args:
+            weight, values, maximise: As in :meth:`propagate`.
+            out: This layer's part of the values.
 
         Example:
             >>> import einet
@@ -178,7 +192,12 @@ class SumLayer(nn.Module, ABC):
         """
 
     def propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
-        """The same by fused kernels, which do not maximise."""
+        """The same by fused kernels, which do not maximise.
+
+        Args:
+            weight, values: As in :meth:`propagate`.
+            out: This layer's part of the values.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no fused kernels")
 
     # -- downward ------------------------------------------------------------------------------
@@ -211,6 +230,12 @@ class SumLayer(nn.Module, ABC):
         have the shape of the values. On the fused path they hold gradients ∂log P/∂v in place of
         flows, except for leaves. ∂log P/∂weight goes to ``statistic``. What is returned, if
         anything, is to be called before the pass ends; layers below need not wait for it.
+
+        Args:
+            weight: The weights, of the shape of :attr:`weight`.
+            values: What the pass upwards found.
+            flow: The flows of both spaces by name; those of what this layer read are written.
+            statistic: Where the statistics of weights go; None where nobody wants them.
 
         Example:
             >>> import einet
@@ -248,6 +273,11 @@ class SumLayer(nn.Module, ABC):
         :func:`einet.kernels.update.collector` takes the statistics of weights, whatever becomes of
         them.
 
+        Args:
+            weight, values, statistic: As in :meth:`backpropagate`.
+            above: The flows of this layer's own nodes.
+            below: Those of all nodes of the space it read.
+
         Example:
             >>> import einet
             >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
@@ -268,6 +298,11 @@ class SumLayer(nn.Module, ABC):
 
         Nothing is there before: whether to write or to add is decided node by node, by what
         :meth:`expect` was told.
+
+        Args:
+            weight, values, statistic: As in :meth:`backpropagate`.
+            above: The gradients of this layer's own nodes.
+            below: Those of all nodes of the space it read.
         """
         raise NotImplementedError(f"{type(self).__name__} has no fused kernels")
 
@@ -280,6 +315,10 @@ class SumLayer(nn.Module, ABC):
     @abstractmethod
     def descend(self, visits: Visits, descent: Descent) -> Visits:
         """Replace visits of this layer's nodes (numbered from 0) by visits of nodes it read.
+
+        Args:
+            visits: Which entries of its nodes were reached, for which samples.
+            descent: How to choose.
 
         Example:
             >>> import einet
@@ -296,6 +335,10 @@ class SumLayer(nn.Module, ABC):
         A node has one choice for each sample (:class:`~einet.layers.choices.Choices`), a posteriori
         where there are ``values``. A layer without kernels of its own for that need not define it:
         the whole circuit then goes down by :meth:`descend`.
+
+        Args:
+            choices: Those of all nodes; written here for the nodes that this layer read.
+            values: Those given the evidence; None for draws without any.
         """
         raise NotImplementedError(f"{type(self).__name__} has no kernels that draw")
 
@@ -326,6 +369,9 @@ class SumLayer(nn.Module, ABC):
         Node n of copy c is node ``n · times + c``, and so are its weights: what a copy has of
         :meth:`simplices` is ``[c::times]``.
 
+        Args:
+            times: How many copies.
+
         Example:
             >>> import einet
             >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
@@ -338,6 +384,9 @@ class SumLayer(nn.Module, ABC):
     def simplices(self, tensor: Tensor) -> list[Tensor]:
         """Views of a tensor shaped like ``weight`` whose last axis is one sum's distribution.
 
+        Args:
+            tensor: Such as ``weight``.
+
         Example:
             >>> import einet
             >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
@@ -349,6 +398,9 @@ class SumLayer(nn.Module, ABC):
     @abstractmethod
     def from_simplices(self, views: list[Tensor]) -> Tensor:
         """The inverse of :meth:`simplices`, differentiable.
+
+        Args:
+            views: What :meth:`simplices` returned.
 
         Example:
             >>> import einet

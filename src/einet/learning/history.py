@@ -86,6 +86,9 @@ class History:
 
         It compares models of the same discrete data; for densities it depends on their units.
 
+        Args:
+            num_variables: D.
+
         Example:
             >>> history = History(train=[-3.0, -2.0])
             >>> history.bits_per_dimension(num_variables=2)["train"]

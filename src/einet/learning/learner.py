@@ -185,6 +185,9 @@ class Learner(ABC):
     def finish(self, model: Model) -> None:  # noqa: B027
         """Called once after the last step, also after an interruption or an error.
 
+        Args:
+            model: The model that was learnt.
+
         Example:
             >>> import einet
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)

@@ -94,6 +94,9 @@ class Model(Distribution):
     ) -> Float[Tensor, " batch"]:
         """``model(x)`` is ``model.log_prob(x)``.
 
+        Args:
+            x, observed, labels, where: As in :meth:`log_prob`.
+
         Example:
             >>> import einet, torch
             >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)

@@ -121,6 +121,9 @@ class Einet(EinetDistribution, Model):
     ) -> Einet:
         """A network whose parameters have shapes, but no values or memory: for a file to fill.
 
+        Args:
+            graph, family, num_sums, num_leaves, sums, num_classes: As of :class:`Einet` itself.
+
         Example:
             >>> import einet
             >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
@@ -469,6 +472,9 @@ class Einet(EinetDistribution, Model):
 
     def set_extra_state(self, state: Any) -> None:
         """Taken up with all else in :meth:`load_state_dict`.
+
+        Args:
+            state: What :meth:`get_extra_state` told; nothing is done with it here.
 
         Example:
             >>> import einet

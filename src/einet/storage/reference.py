@@ -251,11 +251,17 @@ class Reference:
         """Log density of each row of ``x[batch, variables]``; NaN is missing.
 
         With classes it is log Σ_c π_c p(x | c).
+
+        Args:
+            x: The rows.
         """
         return self._log_prob(self._model, "", np.asarray(x, np.float64))
 
     def class_log_prob(self, x: Any) -> Float[Array, "batch classes"]:
         """log p(x | c) of each row for every class.
+
+        Args:
+            x: The rows.
 
         Example:
             >>> import einet, tempfile

@@ -110,11 +110,19 @@ class RegionGraph:
         )
 
     def partitions_of(self, region: int) -> tuple[int, ...]:
-        """The partitions of a region, as ascending indices into :attr:`partitions`."""
+        """The partitions of a region, as ascending indices into :attr:`partitions`.
+
+        Args:
+            region: The number of the region.
+        """
         return self._partitions_of[self._known(region)]
 
     def variables(self, region: int) -> tuple[int, ...]:
-        """The variables in a region's scope, ascending."""
+        """The variables in a region's scope, ascending.
+
+        Args:
+            region: The number of the region.
+        """
         return variables_of(self.scopes[self._known(region)])
 
     def _known(self, region: int) -> int:
@@ -235,6 +243,9 @@ class RegionGraph:
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "RegionGraph":
         """The graph of :meth:`to_arrays`, checked like any other; takes integers of any width.
 
+        Args:
+            arrays: The arrays by name.
+
         Example:
             >>> graph = RegionGraph(2, [0b01, 0b10, 0b11], [(2, (0, 1))])
             >>> RegionGraph.from_arrays(graph.to_arrays()) == graph
@@ -255,6 +266,9 @@ class RegionGraph:
     @classmethod
     def from_json(cls, text: str) -> "RegionGraph":
         """The graph of :meth:`to_json`, checked like any other.
+
+        Args:
+            text: The line of JSON.
 
         Example:
             >>> graph = RegionGraph(2, [0b01, 0b10, 0b11], [(2, (0, 1))])

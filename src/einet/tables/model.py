@@ -194,6 +194,10 @@ class TableModel:
     def impute(self, frame: Any, method: Any = "mean", seed: int | None = None) -> Any:
         """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`.
 
+        Args:
+            frame: Rows with holes.
+            method, seed: As in :meth:`TablePosterior.impute`.
+
         Example:
             >>> import numpy, pandas
             >>> frame = pandas.DataFrame({"sex": ["f"] * 30 + ["m"] * 30})

@@ -243,9 +243,12 @@ class Table:
         return np.concatenate(parts, 1)
 
     def log_density_change(self, frame: Any) -> Float[np.ndarray, " rows"]:
-        """Σ log |dz/dx| over the known cells of each row: what model densities lack of the table's.
+        """What a model's densities lack of the table's: log abs(dz/dx), summed over known cells.
 
         It is −∞ where a number lies beyond the bounds of its column.
+
+        Args:
+            frame: The rows.
 
         Example:
             >>> import pandas
@@ -357,6 +360,9 @@ class Table:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Table:
         """The schema that :meth:`to_dict` told of, checked.
+
+        Args:
+            plain: What :meth:`to_dict` told.
 
         Raises:
             ValueError: It is none, or of a newer release.

@@ -79,11 +79,19 @@ class Images(ABC):
     def read(
         self, rows: slice | Int[np.ndarray, " chosen"]
     ) -> UInt8[np.ndarray, "chosen variables"]:
-        """The bytes of some rows, whose numbers are known to be valid."""
+        """The bytes of some rows, whose numbers are known to be valid.
+
+        Args:
+            rows: A slice, or their numbers.
+        """
 
     @abstractmethod
     def take(self, rows: RowIndex) -> Images:
-        """A set of some of these images, in the given order."""
+        """A set of some of these images, in the given order.
+
+        Args:
+            rows: A slice, their numbers, or a mask of all images.
+        """
 
     @property
     def labels(self) -> Int[Tensor, " rows"] | None:
@@ -111,6 +119,9 @@ class Images(ABC):
         self, rows: slice | Int[np.ndarray, " chosen"]
     ) -> Int[Tensor, " chosen"] | Callable[[], Tensor] | None:
         """What :meth:`take` gives a smaller set for its ``labels``; reads nothing.
+
+        Args:
+            rows: A slice, or their numbers.
 
         Example:
             >>> from einet.data.images import ArrayImages

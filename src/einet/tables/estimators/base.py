@@ -68,6 +68,9 @@ class TableEstimator(BaseEstimator):
 
         :meth:`load` reads it, and :meth:`einet.TableModel.load` the model in it.
 
+        Args:
+            path: The file; its folder must exist.
+
         Example:
             >>> import tempfile
             >>> from einet.tables import EinetImputer

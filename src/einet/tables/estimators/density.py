@@ -71,7 +71,11 @@ class EinetDensity(DensityMixin, TableEstimator):
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p of the known cells of each row; see :meth:`einet.TableModel.log_prob`."""
+        """log p of the known cells of each row; see :meth:`einet.TableModel.log_prob`.
+
+        Args:
+            X: The rows.
+        """
         check_is_fitted(self)
         return self.model_.log_prob(self._checked(X, reset=False))
 

@@ -124,6 +124,9 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         The larger, the less does a cell suit the others of its row. Rows and columns are those of
         ``X``, as a frame or an array; missing cells, constants and identifiers have NaN.
 
+        Args:
+            X: The rows.
+
         Example:
             >>> x = np.random.default_rng(0).normal(size=(100, 2))
             >>> detector = EinetOutlierDetector(random_state=0, epochs=3, members=1).fit(x)
