@@ -1,4 +1,7 @@
-"""Every public definition says what it is; what overrides another may leave it to that one."""
+"""Every public definition says what it is, and what users import shows how to use it.
+
+What overrides another may leave both to that one.
+"""
 
 import importlib
 import inspect
@@ -6,6 +9,20 @@ import pkgutil
 from collections.abc import Iterator
 
 import einet
+from tests.public_names import (
+    MODULES,
+    PublicName,
+    names,
+    undocumented_arguments,
+    without_example,
+)
+
+# Fused kernels run on a GPU: an example would not run everywhere. `tests/layers` tests them.
+NEED_A_GPU = {
+    "einet.layers.SumLayer.backpropagate_fused",
+    "einet.layers.SumLayer.choose",
+    "einet.layers.SumLayer.propagate_fused",
+}
 
 
 def modules() -> Iterator[object]:
@@ -37,3 +54,58 @@ def silent(module: object) -> Iterator[str]:
 
 def test_public_definitions_have_docstrings():
     assert [name for module in modules() for name in silent(module)] == []
+
+
+def test_public_names_have_examples():
+    lacking = {name for public in names() for name, _ in without_example(public)}
+    # Both ways: a name that has got an example is no exception any more.
+    assert lacking == NEED_A_GPU
+
+
+def test_arguments_of_public_names_are_documented():
+    assert [line for public in names() for line in undocumented_arguments(public)] == []
+
+
+def test_modules_that_public_ones_export_are_public():
+    exported = {
+        value.__name__
+        for module in MODULES
+        for name in importlib.import_module(module).__all__
+        if inspect.ismodule(value := getattr(importlib.import_module(module), name))
+    }
+    assert exported - set(MODULES) == set()
+
+
+def test_what_counts_as_an_example():
+    class Silent:
+        """Nothing to see.
+
+        >>> Silent().shown()  # doctest: +SKIP
+        """
+
+        def shown(self):
+            """What is skipped is no example."""
+
+        def used(self, said, *unsaid):
+            """And this one is.
+
+            Args:
+                said: Has a line.
+
+            >>> Silent().used()
+            """
+
+        @property
+        def error(self):
+            """Raised, and shown as what was expected.
+
+            >>> 1 / 0
+            Traceback (most recent call last):
+            ZeroDivisionError: division by zero
+            """
+
+    Silent.__module__ = "einet.silent"
+    public = PublicName("einet", "Silent", Silent)
+    found = [name for name, _ in without_example(public)]
+    assert found == ["einet.Silent", "einet.Silent.shown", "einet.Silent.error"]
+    assert list(undocumented_arguments(public)) == ["einet.Silent.used(unsaid)"]

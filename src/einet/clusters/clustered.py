@@ -135,7 +135,20 @@ class ClusteredEinet(Mixture):
 
     @classmethod
     def of(cls, components: Sequence[Einet], weights: Any = None) -> ClusteredEinet:
-        """Einets on one structure that were trained elsewhere, such as in a file."""
+        """Einets on one structure that were trained elsewhere, such as in a file.
+
+        Args:
+            components: The Einets.
+            weights: A weight for each, not negative; they are normalised. Equal by default.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> parts = [einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1)]
+            >>> model = einet.ClusteredEinet.of(parts, weights=[1, 3])
+            >>> model.num_clusters, model.weights
+            (2, tensor([0.2500, 0.7500]))
+        """
         components = as_models(components, Einet)
         first, *others = components
         if any(_form(other) != _form(first) or other.graph != first.graph for other in others):
@@ -146,12 +159,29 @@ class ClusteredEinet(Mixture):
 
     @property
     def einets(self) -> list[Einet]:
-        """The components."""
+        """The components.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.ClusteredEinet(graph, einet.Gaussian(), num_sums=3, num_clusters=4)
+            >>> len(model.einets), model.einets[0].num_sums
+            (4, 3)
+        """
         return list(self.components)  # type: ignore[arg-type]
 
     @property
     def num_clusters(self) -> int:
-        """C, the number of components."""
+        """C, the number of components.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> einet.ClusteredEinet(
+            ...     graph, einet.Gaussian(), num_sums=3, num_clusters=4
+            ... ).num_clusters
+            4
+        """
         return len(self.components)
 
     @property
@@ -166,7 +196,16 @@ class ClusteredEinet(Mixture):
 
     @property
     def precision(self) -> Precision:
-        """How exactly the fused kernels multiply; see :class:`~einet.Einet`."""
+        """How exactly the fused kernels multiply; see :class:`~einet.Einet`.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.ClusteredEinet(graph, einet.Gaussian(), num_sums=3, num_clusters=2)
+            >>> model.precision = "high"
+            >>> [part.precision for part in model.einets]
+            ['high', 'high']
+        """
         return self.einets[0].precision
 
     @precision.setter
@@ -514,6 +553,14 @@ class ClusteredEinet(Mixture):
         return {**super().describe(graphs), "clustered": True}
 
     def extra_repr(self) -> str:
+        """What torch prints of the mixture beside its components.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> einet.ClusteredEinet(graph, einet.Gaussian(), 3, num_clusters=2).extra_repr()
+            'variables=2, clusters=2'
+        """
         return f"variables={self.num_variables}, clusters={self.num_clusters}"
 
 

@@ -27,6 +27,18 @@ class ClusterHistory:
         clustering_seconds: Wall time of k-means, with a look through all rows.
         training_seconds: Wall time of the training after that.
         stopped: Why it ended: ``"finished"``, ``"callback"`` or ``"interrupted"``.
+
+    Example:
+        >>> import einet, torch
+        >>> x = torch.randn(90, 2, generator=torch.manual_seed(0)) + torch.tensor(
+        ...     [[0.0], [0.0], [9.0]] * 30
+        ... )
+        >>> model = einet.ClusteredEinet(
+        ...     einet.random_trees(2, 1, 1), einet.Gaussian(), 2, num_clusters=2
+        ... )
+        >>> history = model.fit(x, epochs=2, progress=False)
+        >>> sorted(history.sizes), history
+        ([30, 60], ClusterHistory(2 of 2 clusters in ... s, finished))
     """
 
     sizes: list[int] = field(default_factory=list)
@@ -39,7 +51,13 @@ class ClusterHistory:
     stopped: Stopped = "finished"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as lists and plain values."""
+        """The fields by name, as lists and plain values.
+
+        Example:
+            >>> history = ClusterHistory(sizes=[30, 60], train=[[-3.0], [-2.0]])
+            >>> ClusterHistory(**history.to_dict()) == history
+            True
+        """
         return asdict(self)
 
     def __repr__(self) -> str:

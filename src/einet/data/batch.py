@@ -22,12 +22,24 @@ __all__ = ["Batch", "as_batch", "as_labels", "as_weights", "check_no_events"]
 class Batch:
     """Rows of data with all that belongs to them, as :func:`as_batch` has checked it.
 
-    A missing cell of ``x[rows, variables]`` holds NaN if ``x`` is floating; whatever it holds, it
-    is never looked at. ``observed`` says which cells are known; None is all of them. ``labels`` are
-    classes, −1 where unknown, and ``weights`` how often a row counts; None is once. For models
-    side by side there is a column for each, of how often a row counts for it. ``columns`` are the
-    names of the variables, where the rows came from a table that has them. ``events`` say of
-    variables that are not observed in what interval, or in which states, they are.
+    Args:
+        x: The cells. A missing one holds NaN if ``x`` is floating; whatever it holds, it is never
+            looked at.
+        observed: Which cells are known; None is all of them.
+        labels: The class of each row, −1 where unknown; None where there are no classes.
+        weights: How often each row counts; None is once. For models side by side there is a column
+            for each, of how often a row counts for it.
+        columns: The names of the variables, where the rows came from a table that has them.
+        events: In what interval, or in which states, variables are that are not observed.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+        >>> batch = as_batch([[0.5, 1.0], [1.5, float("nan")]], num_variables=2, weights=[1.0, 3.0])
+        >>> len(batch), batch.observed[1], batch[1:].weights
+        (2, tensor([ True, False]), tensor([3.], dtype=torch.float64))
+        >>> model.log_prob(batch).shape  # every method of a model takes it as it is
+        torch.Size([2])
     """
 
     x: Float[Tensor, "rows variables"] | Integer[Tensor, "rows variables"]
@@ -46,13 +58,33 @@ class Batch:
         return replace(self.map(lambda tensor: tensor[rows]), events=events)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The same with a function applied to every tensor but those of events."""
+        """The same with a function applied to every tensor but those of events.
+
+        Args:
+            function: What to make of a tensor; it must keep the order of the rows.
+
+        Example:
+            >>> batch = as_batch(
+            ...     [[0.5, 1.0], [1.5, 2.0]], num_variables=2, labels=[0, 1], num_classes=2
+            ... )
+            >>> batch.map(lambda tensor: tensor[:1]).labels
+            tensor([0])
+        """
         rest = (self.observed, self.labels, self.weights)
         others = (None if tensor is None else function(tensor) for tensor in rest)
         return Batch(function(self.x), *others, columns=self.columns, events=self.events)
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device; the very same if it lies there already."""
+        """The same on a device; the very same if it lies there already.
+
+        Args:
+            device: Where it shall lie.
+
+        Example:
+            >>> batch = as_batch([[0.5, 1.0]], num_variables=2)
+            >>> batch.to(torch.device("cpu")) is batch, batch.to(torch.device("meta")).x.device
+            (True, device(type='meta'))
+        """
         tensors = (self.x, self.observed, self.labels, self.weights)
         if all(tensor is None or tensor.device == device for tensor in tensors):
             return self
@@ -60,29 +92,62 @@ class Batch:
         return replace(self.map(lambda tensor: tensor.to(device)), events=events)
 
     def hide(self, share: float, generator: torch.Generator) -> Batch:
-        """The same with each known cell taken for missing with probability ``share``."""
+        """The same with each known cell taken for missing with probability ``share``.
+
+        Args:
+            share: That probability.
+            generator: Where the choice is drawn from; on the device of the batch.
+
+        Example:
+            >>> batch = as_batch(torch.zeros(100, 10), num_variables=10)
+            >>> hidden = batch.hide(0.3, torch.Generator().manual_seed(0))
+            >>> 0.6 < hidden.mask.double().mean() < 0.8
+            tensor(True)
+        """
         draws = torch.rand(self.x.shape, generator=generator, device=self.x.device)
         kept = draws >= share
         return replace(self, observed=kept if self.observed is None else kept & self.observed)
 
     def double(self) -> Batch:
-        """The same with values in float64."""
+        """The same with values in float64.
+
+        Example:
+            >>> as_batch([[1, 2]], num_variables=2).double().x
+            tensor([[1., 2.]], dtype=torch.float64)
+        """
         return replace(self, x=self.x.double())
 
     @property
     def cells(self) -> Batch:
-        """The data alone, without labels and weights."""
+        """The data alone, without labels and weights.
+
+        Example:
+            >>> batch = as_batch([[0.5, 1.0]], num_variables=2, weights=[2.0])
+            >>> batch.cells.weights is None
+            True
+        """
         return Batch(self.x, self.observed, columns=self.columns, events=self.events)
 
     @property
     def mask(self) -> Bool[Tensor, "rows variables"]:
-        """Which cells are observed, written out."""
+        """Which cells are observed, written out.
+
+        Example:
+            >>> as_batch([[0.5, float("nan")]], num_variables=2).mask
+            tensor([[ True, False]])
+        """
         if self.observed is None:
             return torch.ones_like(self.x, dtype=torch.bool)
         return self.observed
 
     def scanned(self) -> Batch:
-        """The same with missing cells found, for data that were not looked through before."""
+        """The same with missing cells found, for data that were not looked through before.
+
+        Example:
+            >>> batch = as_batch([[0.5, float("nan")]], num_variables=2, scan=False)
+            >>> batch.observed, batch.scanned().observed
+            (None, tensor([[ True, False]]))
+        """
         if not self.x.is_floating_point():
             return self
         known = self.mask & ~self.x.isnan()
@@ -90,7 +155,12 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all tensors."""
+        """The memory of all tensors.
+
+        Example:
+            >>> as_batch(torch.zeros(10, 2), num_variables=2).nbytes  # 20 numbers of 4 bytes
+            80
+        """
         tensors = (self.x, self.observed, self.labels, self.weights)
         events = 0 if self.events is None else self.events.nbytes
         return events + sum(tensor.nbytes for tensor in tensors if tensor is not None)

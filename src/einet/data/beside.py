@@ -22,6 +22,12 @@ def as_labels(
 ) -> Int[Tensor, " rows"]:
     """Check class labels: whole numbers from 0 to C − 1; −1 for unknown, as missing ones are.
 
+    Args:
+        labels: The class of each row; missing, or −1, where unknown.
+        rows: How many rows there are.
+        num_classes: How many classes there are.
+        name: What errors call the labels.
+
     Example:
         >>> as_labels([2, None, 0, -1], rows=4, num_classes=3)
         tensor([ 2, -1,  0, -1])
@@ -52,6 +58,11 @@ def labels_of(given: Given, rows: int, num_classes: int, name: str) -> Int[Tenso
 
 def as_weights(weights: Any, rows: int, *, name: str = "weights") -> Float[Tensor, " rows"]:
     """Check sample weights: finite, not negative, and of a sum that float64 counts exactly.
+
+    Args:
+        weights: How often each row counts.
+        rows: How many rows there are.
+        name: What errors call the weights.
 
     Example:
         >>> as_weights([1, 0, 2.5], rows=3)

@@ -65,7 +65,19 @@ _CANONICAL = {files: name for name, (files, _) in _SETS.items()} | {name: name f
 
 @dataclass(frozen=True)
 class Debd:
-    """One data set: its name as the paper spells it, and zeros and ones in three splits."""
+    """One data set: its name as the paper spells it, and zeros and ones in three splits.
+
+    Args:
+        name: Its name.
+        train, valid, test: The rows of each split.
+
+    Example:
+        >>> from einet.data import debd
+        >>> zeros = torch.zeros(6, 16, dtype=torch.uint8)
+        >>> data = debd.Debd("nltcs", train=zeros, valid=zeros[:2], test=zeros[:3])
+        >>> data, data.num_variables
+        (Debd('nltcs', num_variables=16, train=6, valid=2, test=3), 16)
+    """
 
     name: str
     train: UInt8[Tensor, "train variables"]
@@ -83,12 +95,27 @@ class Debd:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all data sets as the paper spells them, in the order of its table."""
+    """The names of all data sets as the paper spells them, in the order of its table.
+
+    Example:
+        >>> from einet.data import debd
+        >>> debd.names()[:3], len(debd.names())
+        (('nltcs', 'msnbc', 'kdd-2k'), 20)
+    """
     return tuple(_SETS)
 
 
 def canonical(name: str) -> str:
-    """The paper's spelling of a name; the public files' spelling (``baudio``) is taken too."""
+    """The paper's spelling of a name; the public files' spelling (``baudio``) is taken too.
+
+    Args:
+        name: The name in either spelling.
+
+    Example:
+        >>> from einet.data import debd
+        >>> debd.canonical("baudio"), debd.canonical("audio")
+        ('audio', 'audio')
+    """
     try:
         return _CANONICAL[name]
     except (KeyError, TypeError):
@@ -97,12 +124,30 @@ def canonical(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """How the public files spell a name."""
+    """How the public files spell a name.
+
+    Args:
+        name: The name in either spelling.
+
+    Example:
+        >>> from einet.data import debd
+        >>> debd.file_name("audio")
+        'baudio'
+    """
     return _SETS[canonical(name)][0]
 
 
 def num_variables(name: str) -> int:
-    """The number of columns of a data set."""
+    """The number of columns of a data set.
+
+    Args:
+        name: The name in either spelling.
+
+    Example:
+        >>> from einet.data import debd
+        >>> debd.num_variables("nltcs")
+        16
+    """
     return _SETS[canonical(name)][1]
 
 
@@ -113,13 +158,37 @@ def load(name: str, root: str | PathLike[str]) -> Debd:
         name: The name, in the paper's spelling or that of the public files.
         root: The folder that holds ``NAME/NAME.train.data`` or ``NAME.train.data``, and the same
             for ``valid`` and ``test``; each as it is or compressed, with ``.gz`` at the end.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from einet.data import debd
+        >>> row = ",".join("0110" * 4)
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for split in ("train", "valid", "test"):
+        ...         written = pathlib.Path(root, f"nltcs.{split}.data").write_text(row)
+        ...     debd.load("nltcs", root)
+        Debd('nltcs', num_variables=16, train=1, valid=1, test=1)
     """
     train, valid, test = (read(name, split, root) for split in get_args(Split))
     return Debd(canonical(name), train, valid, test)
 
 
 def find(name: str, split: str, root: str | PathLike[str]) -> Path:
-    """The file of a split; raises where there is none."""
+    """The file of a split; raises where there is none.
+
+    Args:
+        name: The name, in the paper's spelling or that of the public files.
+        split: ``"train"``, ``"valid"`` or ``"test"``.
+        root: The folder of the data sets; see :func:`load`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from einet.data import debd
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     pathlib.Path(root, "nltcs.train.data").touch()
+        ...     debd.find("nltcs", "train", root).name
+        'nltcs.train.data'
+    """
     if split not in get_args(Split):
         raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
     root = Path(root)
@@ -143,7 +212,22 @@ def find(name: str, split: str, root: str | PathLike[str]) -> Path:
 
 
 def read(name: str, split: str, root: str | PathLike[str]) -> UInt8[Tensor, "rows variables"]:
-    """Read one split alone, so that whoever chooses a model need not even open the test rows."""
+    """Read one split alone, so that whoever chooses a model need not even open the test rows.
+
+    Args:
+        name: The name, in the paper's spelling or that of the public files.
+        split: ``"train"``, ``"valid"`` or ``"test"``.
+        root: The folder of the data sets; see :func:`load`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from einet.data import debd
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     rows = pathlib.Path(root, "nltcs.valid.data")
+        ...     written = rows.write_text(",".join("0110" * 4))
+        ...     debd.read("nltcs", "valid", root).shape
+        torch.Size([1, 16])
+    """
     columns = num_variables(name)
     path = find(name, split, root)
     try:

@@ -55,7 +55,19 @@ _NAMES = {kind: name for name, kind in _TYPES.items()}
 
 
 class FormatError(ValueError):
-    """A file that is damaged, is not what it should be, or was written by a newer release."""
+    """A file that is damaged, is not what it should be, or was written by a newer release.
+
+    Example:
+        >>> import einet, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "model.einet")
+        ...     written = file.write_bytes(b"no model")
+        ...     try:
+        ...         einet.load(file)
+        ...     except einet.FormatError as error:
+        ...         print("refused:", "or only the beginning of one" in str(error))
+        refused: True
+    """
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,19 @@ _teams = 0
 
 
 class ProcessesError(RuntimeError):
-    """Another process of the run has failed, or does not answer: this one cannot go on."""
+    """Another process of the run has failed, or does not answer: this one cannot go on.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> store = dist.HashStore()
+        >>> dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+        >>> team = Team(store=store, key="run/")
+        >>> store.set("run/failed", "process 3 ended with MemoryError")  # as that one would
+        >>> team.was_told("stop")
+        Traceback (most recent call last):
+        einet.distributed.team.ProcessesError: process 0 cannot go on: process 3 ended with ...
+        >>> dist.destroy_process_group()
+    """
 
 
 class Team:
@@ -72,6 +84,14 @@ class Team:
 
         Args:
             seconds: So long they wait for one that does not answer.
+
+        Example:
+            >>> import torch.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> with Team.of_all() as team:
+            ...     team.rank, team.size, team.alone
+            (0, 1, False)
+            >>> dist.destroy_process_group()
         """
         global _teams
         _teams += 1
@@ -102,11 +122,20 @@ class Team:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes, prints and calls back."""
+        """Whether this is the process that writes, prints and calls back.
+
+        Example:
+            >>> Team().first
+            True
+        """
         return self.rank == 0
 
     def share(self, rows: int, start: int = 0) -> slice:
         """This process's part of so many rows, equal up to one; the first has some if any has.
+
+        Args:
+            rows: How many rows there are.
+            start: The number of the first of them.
 
         Example:
             >>> team = Team()
@@ -120,34 +149,99 @@ class Team:
     # -- sums ------------------------------------------------------------------------------------
 
     def begin_sum_(self, tensor: Tensor) -> Any:
-        """Begin to replace a tensor by its sum over all processes; ``wait`` for what is returned.
+        """Begin to replace a tensor by its sum over all processes.
 
         The sum is the same on all of them, bit by bit.
+
+        Args:
+            tensor: The tensor; not to be touched before the sum is there.
+
+        Returns:
+            What to :meth:`wait` for.
+
+        Example:
+            >>> import torch.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> total = torch.tensor([2.0, 3.0])
+            >>> with Team.of_all() as team:
+            ...     work = team.begin_sum_(total)
+            ...     team.wait(work)
+            >>> dist.destroy_process_group()
+            >>> total  # there is no other process that would add to it
+            tensor([2., 3.])
         """
         group = self._on_devices if tensor.is_cuda and self._on_devices else self._group
         with self._others():
             return dist.all_reduce(tensor, group=group, async_op=True)
 
     def wait(self, work: Any) -> None:
-        """Wait for a sum; on a GPU only the present stream waits."""
+        """Wait for a sum; on a GPU only the present stream waits.
+
+        Args:
+            work: What :meth:`begin_sum_` or :meth:`begin_most_` returned.
+
+        Example:
+            >>> import torch.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> with Team.of_all() as team:
+            ...     team.wait(team.begin_sum_(torch.ones(3)))
+            ...     team.waited > 0
+            True
+            >>> dist.destroy_process_group()
+        """
         began = time.perf_counter()
         with self._others():
             work.wait()
         self.waited += time.perf_counter() - began
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their sums over all processes."""
+        """Replace tensors by their sums over all processes.
+
+        Args:
+            tensors: As many, and of the same shapes, in every process.
+
+        Example:
+            >>> total = torch.tensor([2.0, 3.0])
+            >>> Team().sum_([total])
+            >>> total
+            tensor([2., 3.])
+        """
         if not self.alone:
             for work in [self.begin_sum_(tensor) for tensor in tensors]:
                 self.wait(work)
 
     def begin_most_(self, numbers: Tensor) -> Any:
-        """Begin to replace whole numbers by the largest of all processes."""
+        """Begin to replace whole numbers by the largest of all processes.
+
+        Args:
+            numbers: A tensor of integers in main memory.
+
+        Returns:
+            What to :meth:`wait` for.
+
+        Example:
+            >>> import torch.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> numbers = torch.tensor([7])
+            >>> with Team.of_all() as team:
+            ...     team.wait(team.begin_most_(numbers))
+            >>> dist.destroy_process_group()
+            >>> numbers
+            tensor([7])
+        """
         with self._others():
             return dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self._group, async_op=True)
 
     def most(self, number: int) -> int:
-        """The largest of the numbers that the processes have."""
+        """The largest of the numbers that the processes have.
+
+        Args:
+            number: This process's own.
+
+        Example:
+            >>> Team().most(7)
+            7
+        """
         if self.alone:
             return number
         numbers = torch.tensor([number])
@@ -155,13 +249,24 @@ class Team:
         return int(numbers)
 
     def any(self, flag: bool) -> bool:
-        """Whether one of the processes says so."""
+        """Whether one of the processes says so.
+
+        Args:
+            flag: Whether this process says so.
+
+        Example:
+            >>> Team().any(False)
+            False
+        """
         return bool(self.most(int(flag)))
 
     # -- the same for all ------------------------------------------------------------------------
 
     def from_first(self, make: Callable[[], Result]) -> Result:
         """What the first process makes, for all of them; an error too is raised by all.
+
+        Args:
+            make: Called in the first process alone.
 
         Example:
             >>> Team().from_first(lambda: 3)
@@ -183,7 +288,15 @@ class Team:
         return value
 
     def from_each(self, value: Result) -> list[Result]:
-        """What each process has, in their order."""
+        """What each process has, in their order.
+
+        Args:
+            value: This process's own; what can be pickled.
+
+        Example:
+            >>> Team().from_each("this process alone")
+            ['this process alone']
+        """
         if self.alone:
             return [value]
         told: list[Any] = [None] * self.size
@@ -192,7 +305,18 @@ class Team:
         return told
 
     def copy_from_(self, tensors: Sequence[Tensor], rank: int = 0) -> None:
-        """Replace tensors by those of one process, the first by default."""
+        """Replace tensors by those of one process.
+
+        Args:
+            tensors: As many, and of the same shapes, in every process.
+            rank: Whose tensors; those of the first by default.
+
+        Example:
+            >>> weights = torch.tensor([2.0, 3.0])
+            >>> Team().copy_from_([weights])
+            >>> weights
+            tensor([2., 3.])
+        """
         if self.alone or self.size == 1:
             return
         for tensor in tensors:
@@ -209,6 +333,9 @@ class Team:
 
         Args:
             what: Plain values by the names that a user knows them by.
+
+        Example:
+            >>> Team().check_same({"epochs": 10, "seed": 0})  # one process agrees with itself
         """
         if self.alone:
             return
@@ -255,7 +382,15 @@ class Team:
             return
 
     def last_words(self, seconds: float = 0.0) -> str | None:
-        """What a process that failed has said; None where none has."""
+        """What a process that failed has said; None where none has.
+
+        Args:
+            seconds: So long to wait for it.
+
+        Example:
+            >>> Team().last_words() is None
+            True
+        """
         ends = time.monotonic() + seconds
         try:
             while True:
@@ -268,12 +403,33 @@ class Team:
             return None
 
     def tell(self, name: str) -> None:
-        """Leave a sign that the others see when they look, and that nobody has to wait for."""
+        """Leave a sign that the others see when they look, and that nobody has to wait for.
+
+        Args:
+            name: The name of the sign.
+
+        Example:
+            >>> import torch.distributed as dist
+            >>> team = Team(store=dist.HashStore(), key="run/")
+            >>> team.was_told("stop")
+            False
+            >>> team.tell("stop")
+            >>> team.was_told("stop")
+            True
+        """
         if self._store is not None:
             self._store.set(f"{self._key}{name}", "1")
 
     def was_told(self, name: str) -> bool:
-        """Whether one of them has left that sign; raises if one of them has failed."""
+        """Whether one of them has left that sign; raises if one of them has failed.
+
+        Args:
+            name: The name of the sign.
+
+        Example:
+            >>> Team().was_told("stop")
+            False
+        """
         if self._store is None:
             return False
         with self._others():

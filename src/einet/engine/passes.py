@@ -81,11 +81,25 @@ class Layers(nn.Module, ABC):
 
     @property
     def is_fused(self) -> bool:
-        """Whether the fused kernels serve this model."""
+        """Whether the fused kernels serve this model.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.is_fused  # on a GPU it would be True
+            False
+        """
         return self.circuit.fits_kernels and fused(self.log_class_prior)
 
     def parameter_places(self) -> list[Place]:
-        """Where each parameter is kept."""
+        """Where each parameter is kept.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> [place.name for place in model.parameter_places()]
+            ['stored', 'weight', 'log_class_prior']
+        """
         places = [Place(block, block._parameters, "stored") for block in self.leaf.leaf_blocks]
         places += [Place(layer, layer._parameters, "weight") for layer in self.circuit.sum_layers]
         prior = self._buffers if self.num_classes == 1 else self._parameters
@@ -93,13 +107,32 @@ class Layers(nn.Module, ABC):
         return places
 
     def places(self) -> list[Place]:
-        """Where all numbers of a model are kept; its other tensors follow from its structure."""
+        """Where all numbers of a model are kept; its other tensors follow from its structure.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+            >>> [place.name for place in model.places()]
+            ['stored', 'weight', 'log_class_prior', 'min_probability']
+        """
         groups = self.leaf.family_groups
         hyper = [Place(group, group._buffers, name) for group in groups for name in group.raw_hyper]
         return [*self.parameter_places(), *hyper]
 
     def is_tracked(self, batch: Batch) -> bool:
-        """Whether derivatives are asked for, in the parameters or in the rows."""
+        """Whether derivatives are asked for, in the parameters or in the rows.
+
+        Args:
+            batch: The rows.
+
+        Example:
+            >>> import einet, torch
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> x = torch.zeros(1, 2)
+            >>> rows = (x, x.clone().requires_grad_())
+            >>> [model.is_tracked(model.as_batch(each, differentiable=True)) for each in rows]
+            [False, True]
+        """
         forwards = forward_ad._current_level >= 0
         if forwards and forward_ad.unpack_dual(batch.x).tangent is not None:
             # There are none in forward mode; autograd says so.
@@ -119,7 +152,24 @@ class Layers(nn.Module, ABC):
     def step_(
         self, batch: Batch, step_size: float | Tensor, prior: PseudoCounts | None = None
     ) -> Float[Tensor, "*sums"]:
-        """A step of stochastic EM from checked data; sums over the rows."""
+        """A step of stochastic EM from checked data.
+
+        Args:
+            batch: The rows.
+            step_size: λ: how far to move; 1 is all the way.
+            prior: Pseudo-counts on the scale of these rows.
+
+        Returns:
+            Sums over the rows: log-likelihood, weight, impossible rows, and the weight of each
+            class.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> sums = model.step_(model.as_batch([[1.5, 2.0], [2.5, 3.0]]), step_size=0.1)
+            >>> sums[1:].tolist()
+            [2.0, 0.0, 2.0]
+        """
 
     def fill(
         self,
@@ -137,6 +187,13 @@ class Layers(nn.Module, ABC):
             natural: θ and A of every block of leaves; the model's own by default.
             maximise: Whether missing cells and sums are maximised rather than summed out.
             keep: Whether there will be a way back.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> values = model.fill(model.as_batch([[0.5, 1.0]]))
+            >>> values.body.v.shape  # 2 leaves of 3 densities, for one row
+            torch.Size([2, 3, 1])
         """
         like = self.leaf.leaf_blocks[0].stored
         values = EinetValues.of(self.circuit.empty_values(len(batch), like, maximise))
@@ -161,7 +218,15 @@ class Passes(Layers):
 
     @property
     def families(self) -> list[ExponentialFamily]:
-        """The family of each variable."""
+        """The family of each variable.
+
+        Example:
+            >>> import einet
+            >>> leaves = [einet.Gaussian(), einet.Bernoulli(), einet.Categorical(3)]
+            >>> model = einet.Einet(einet.random_trees(3, 1, 1), leaves, num_sums=3)
+            >>> [type(family).__name__ for family in model.families]
+            ['Gaussian', 'Bernoulli', 'Categorical']
+        """
         result: list[ExponentialFamily | None] = [None] * self.num_variables
         for group in self.leaf.family_groups:
             for column, variable in enumerate(group.variables.tolist()):
@@ -171,7 +236,17 @@ class Passes(Layers):
     # -- rows ----------------------------------------------------------------------------------
 
     def pieces(self, rows: int) -> list[slice]:
-        """Slices of a batch small enough for their values to fit a bounded memory, much alike."""
+        """Slices of a batch small enough for their values to fit a bounded memory, much alike.
+
+        Args:
+            rows: How many rows there are.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.pieces(1000)
+            [slice(0, 1000, None)]
+        """
         circuit, like = self.circuit, self.log_class_prior
         bytes_each = circuit.num_body * circuit.width * like.element_size()
         most = fitting("values", bytes_each, like.device, least=LEAST_ROWS)
@@ -184,12 +259,37 @@ class Passes(Layers):
 
     @torch.no_grad()
     def upward(self, batch: Batch, maximise: bool = False) -> tuple[EinetValues, Tensor]:
-        """Values of every node and the roots' log values ``[classes, batch]``; no gradients."""
+        """Values of every node and the roots' log values ``[classes, batch]``; no gradients.
+
+        Args:
+            batch: The rows.
+            maximise: Whether missing cells and sums are maximised rather than summed out.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> batch = model.as_batch([[0.5, 1.0]])
+            >>> values, root = model.upward(batch)
+            >>> torch.allclose(root[0].float(), model.log_prob(batch))
+            True
+        """
         values = self.fill(batch, maximise=maximise)
         return values, self.circuit.root_of(values)
 
     def class_roots(self, batch: Batch) -> Float[Tensor, "classes batch"]:
-        """log p(x | c) of every class (float64), with gradients where those are asked for."""
+        """log p(x | c) of every class (float64), with gradients where those are asked for.
+
+        Args:
+            batch: The rows.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3, num_classes=2)
+            >>> batch = model.as_batch([[0.5, 1.0]])
+            >>> torch.equal(model.class_roots(batch).T.float(), model.class_log_prob(batch))
+            True
+        """
         if self.is_tracked(batch) and len(batch):
             return autograd.class_roots(self, batch)
         few = few_roots(self, batch)
@@ -210,7 +310,18 @@ class Passes(Layers):
 
     @torch.no_grad()
     def piece_log_prob(self, batch: Batch) -> Float[Tensor, " batch"]:
-        """The same of a batch that needs no cutting; no gradients."""
+        """:meth:`batch_log_prob` of a batch that needs no cutting; no gradients.
+
+        Args:
+            batch: The rows.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> batch = model.as_batch([[0.5, 1.0]])
+            >>> torch.allclose(model.piece_log_prob(batch), model.batch_log_prob(batch))
+            True
+        """
         values = self.fill(batch, keep=False)
         if values.fused:
             return fused_log_prob(values.top[-1:], self.log_class_prior, batch)[0]
@@ -223,7 +334,23 @@ class Passes(Layers):
         seed: Float[Tensor, "classes batch"],
         statistics: list[Tensor] | Step | None = None,
     ) -> Float[Tensor, "leaf_nodes leaves batch"]:
-        """p_L of every leaf entry (eq. 6), for weights ``seed`` on the roots' log values."""
+        """p_L of every leaf entry (eq. 6).
+
+        Args:
+            values: What :meth:`upward` found.
+            seed: Weights on the roots' log values: how often each row counts.
+            statistics: Where those of sum weights are added up, or the step that they serve.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> values, root = model.upward(model.as_batch([[0.5, 1.0]]))
+            >>> flow = model.downward(values, torch.ones_like(root))
+            >>> torch.allclose(
+            ...     flow.sum(1), torch.ones(2, 1)
+            ... )  # one entry of each leaf explains the row
+            True
+        """
         return self.circuit.backpropagate_(self.circuit.weights, values, seed, statistics)
 
     # -- EM ------------------------------------------------------------------------------------
@@ -234,8 +361,19 @@ class Passes(Layers):
     ) -> None:
         """Add the statistics of checked rows, all at once.
 
-        Where they are the last of this process, ``reduction`` sends sums of layers to the other
-        processes as soon as they are complete.
+        Args:
+            batch: The rows.
+            into: What to add to.
+            reduction: Where these are the last rows of this process: sends sums of layers to the
+                other processes as soon as they are complete.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> statistics = model.e_step([[0.5, 1.0]])
+            >>> model.expect_(model.as_batch([[1.5, 2.0], [2.5, 3.0]]), statistics)
+            >>> statistics.rows.item()
+            3.0
         """
         last = len(into.weights) - 1
         # They are numbered from the top there, as they become complete.

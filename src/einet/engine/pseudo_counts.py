@@ -27,6 +27,11 @@ class PseudoCounts:
 
     :meth:`Prior.pseudo_counts` makes them for all training rows, :meth:`for_rows` for fewer.
 
+    Args:
+        sums: α of these rows; None for none.
+        leaves: β of these rows with φ₀ of every family; None for none.
+        rows: The weight of the rows they are meant for.
+
     Example:
         >>> import einet, torch
         >>> x = torch.randn(100, 4, generator=torch.manual_seed(0))
@@ -41,11 +46,14 @@ class PseudoCounts:
 
     sums: float | Tensor | None
     leaves: LeafPrior | None
-    #: The weight of the rows they are meant for.
     rows: float | int | Tensor
 
     def for_rows(self, weight: float | int | Tensor) -> PseudoCounts:
-        """Those of rows of this total weight: α and β times their share in all rows."""
+        """Those of rows of this total weight: α and β times their share in all rows.
+
+        Args:
+            weight: Their total weight: a number, or a tensor of shape ``[]``.
+        """
         if not isinstance(weight, Tensor):
             weight = as_number("weight", weight, at_least=0, at_most=1 << 53)
         elif weight.ndim != 0 or not weight.is_floating_point():
@@ -70,6 +78,9 @@ class PseudoCounts:
 
         EM with a prior never decreases its sum with the log-likelihood of the rows. It is
         differentiable, and can be added to the objective of gradient learning too.
+
+        Args:
+            model: The model.
         """
         total = torch.zeros((), dtype=torch.float64, device=_device(model))
         for module in model.modules():
@@ -83,7 +94,19 @@ class PseudoCounts:
         return total
 
     def static(self, device: torch.device) -> PseudoCounts:
-        """A copy on a device, all of it in tensors that can be changed in place."""
+        """A copy on a device, all of it in tensors that can be changed in place.
+
+        Args:
+            device: Where the copy shall lie.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(100, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), 3).initialize(x)
+            >>> counts = einet.Prior(sums=10.0).pseudo_counts(model, x)
+            >>> counts.static(model.device).sums
+            tensor(0., dtype=torch.float64)
+        """
 
         def zero() -> Tensor:
             return torch.zeros((), dtype=torch.float64, device=device)

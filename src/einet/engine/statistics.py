@@ -33,8 +33,22 @@ def row_sums(
 class Statistics(ABC):
     """Sums over rows, so they can be accumulated, added and summed over processes.
 
-    ``log_likelihood`` and ``rows`` are the weighted sum of log-densities and of weights;
-    ``impossible`` counts rows of density zero, which add nothing else.
+    ``model.e_step`` makes them, and ``model.m_step`` takes them.
+
+    Args:
+        log_likelihood: The weighted sum of the log-densities of rows.
+        rows: The sum of their weights.
+        impossible: How many rows have density zero; these add nothing else.
+
+    Example:
+        >>> import einet, torch
+        >>> x = torch.randn(50, 2, generator=torch.manual_seed(0))
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+        >>> statistics = model.e_step(x[:30])
+        >>> statistics = statistics.add_(model.e_step(x[30:]))
+        >>> isinstance(statistics, einet.Statistics), statistics.rows.item()
+        (True, 50.0)
+        >>> model.m_step(statistics)
     """
 
     log_likelihood: Float[Tensor, ""]
@@ -43,24 +57,82 @@ class Statistics(ABC):
 
     @abstractmethod
     def tensors(self) -> list[Tensor]:
-        """Every sum; the shared methods below work through these."""
+        """Every sum; the shared methods below work through these.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> statistics = model.e_step([[0.5, 1.0]])
+            >>> statistics.rows is statistics.tensors()[1]
+            True
+        """
 
     def add_rows(self, log_prob: Float[Tensor, " batch"], weight: Float[Tensor, " batch"]) -> None:
-        """Count rows with their log-likelihoods."""
+        """Count rows with their log-likelihoods.
+
+        Args:
+            log_prob: That of each row.
+            weight: How often each counts.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> statistics = einet.Mixture([model]).e_step([[0.5, 1.0]]).zero_()
+            >>> statistics.add_rows(torch.tensor([-2.0, -torch.inf]), torch.tensor([3.0, 1.0]))
+            >>> statistics.rows.item(), statistics.impossible.item()
+            (4.0, 1.0)
+        """
         self.add_sums(row_sums(log_prob, weight))
 
     def add_sums(self, sums: Float[Tensor, " sums"]) -> None:
-        """Count rows given what they add up to; see :func:`row_sums`."""
+        """Count rows given what they add up to; see :func:`row_sums`.
+
+        Args:
+            sums: Log-likelihood, weight and impossible rows, and the weight of each class of an
+                Einet.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> statistics = model.e_step([[0.5, 1.0]]).zero_()
+            >>> statistics.add_sums(
+            ...     torch.tensor([-6.0, 3.0, 0.0, 3.0])
+            ... )  # the last is of the one class
+            >>> statistics.log_likelihood.item(), statistics.rows.item()
+            (-6.0, 3.0)
+        """
         self.log_likelihood += sums[0]
         self.rows += sums[1]
         self.impossible += sums[2]
 
     def leaf_statistics(self) -> list[LeafStatistics]:
-        """Those of all leaves."""
+        """Those of all leaves.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> (leaves,) = model.e_step([[0.5, 1.0], [1.5, 2.0]]).leaf_statistics()
+            >>> leaves.total.sum(0)  # Σ p_L over the densities of each of two leaves
+            tensor([2.0000, 2.0000], dtype=torch.float64)
+        """
         return []
 
     def add_(self, other: Statistics) -> Statistics:
-        """Add the sums of other rows."""
+        """Add the sums of other rows.
+
+        Args:
+            other: Statistics of the same model.
+
+        Returns:
+            These statistics themselves.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> one, two = model.e_step([[0.5, 1.0]]), model.e_step([[1.5, 2.0], [2.5, 3.0]])
+            >>> one.add_(two).rows.item()
+            3.0
+        """
         leaves = zip(self.leaf_statistics(), other.leaf_statistics(), strict=True)
         for own, its in leaves:
             if own.origin is not None and its.origin is not None:
@@ -79,7 +151,14 @@ class Statistics(ABC):
         return self
 
     def zero_(self) -> Statistics:
-        """Forget all rows; memory is kept."""
+        """Forget all rows; memory is kept.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.e_step([[0.5, 1.0]]).zero_().rows.item()
+            0.0
+        """
         for tensor in self.tensors():
             tensor.zero_()
         for leaf in self.leaf_statistics():
@@ -87,7 +166,18 @@ class Statistics(ABC):
         return self
 
     def all_reduce_(self, team: Team | None = None) -> Statistics:
-        """Sum over processes: those of a team, or all of ``torch.distributed``."""
+        """Sum over processes: those of a team, or all of ``torch.distributed``.
+
+        Args:
+            team: The processes; all of ``torch.distributed`` by default.
+
+        Example:
+            >>> import einet
+            >>> from einet.distributed import Team
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.e_step([[0.5, 1.0]]).all_reduce_(Team()).rows.item()  # one process
+            1.0
+        """
         if team is None:
             with Team.of_all() as team:
                 return self.all_reduce_(team)
@@ -102,7 +192,17 @@ class Statistics(ABC):
         return self
 
     def as_completed(self) -> list[Tensor]:
-        """Every sum, in the order in which a backward pass completes them."""
+        """Every sum, in the order in which a backward pass completes them.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> statistics = model.e_step([[0.5, 1.0]])
+            >>> statistics.as_completed()[0] is statistics.weights[
+            ...     -1
+            ... ]  # those at the top come first
+            True
+        """
         return self.tensors()
 
 

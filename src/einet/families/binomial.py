@@ -163,8 +163,9 @@ class Binomial(CountFamily):
     def most(self) -> Tensor | float:
         return self.n
 
-    def counts(self, first: Tensor, last: Tensor, p: Tensor) -> TruncatedCounts:
-        first, last, p, n = torch.broadcast_tensors(first, last, p, self.n.to(p))
+    def counts(self, first: Tensor, last: Tensor, parameter: Tensor) -> TruncatedCounts:
+        n = self.n.to(parameter)
+        first, last, p, n = torch.broadcast_tensors(first, last, parameter, n)
 
         def log_prob(x: Tensor, p: Tensor, n: Tensor) -> Tensor:
             flat = self.with_hyperparameters({"n": n})

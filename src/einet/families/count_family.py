@@ -25,11 +25,28 @@ class CountFamily(ExponentialFamily):
     @property
     @abstractmethod
     def most(self) -> Tensor | float:
-        """The largest count; infinite where there is none."""
+        """The largest count; infinite where there is none.
+
+        Example:
+            >>> import einet
+            >>> einet.Binomial(10).most, einet.Poisson().most
+            (tensor(10., dtype=torch.float64), inf)
+        """
 
     @abstractmethod
     def counts(self, first: Tensor, last: Tensor, parameter: Tensor) -> TruncatedCounts:
-        """The counts from ``first`` to ``last``."""
+        """The counts from ``first`` to ``last``.
+
+        Args:
+            first, last: Whole numbers, from 0 to :attr:`most`.
+            parameter: The stored parameter.
+
+        Example:
+            >>> import einet
+            >>> first, last, mean = (torch.tensor([float(number)]).double() for number in (0, 1, 2))
+            >>> einet.Poisson().counts(first, last, mean).log_mass().exp()  # 3 exp(−2)
+            tensor([0.4060], dtype=torch.float64)
+        """
 
     def log_prob_between(
         self,

@@ -122,8 +122,8 @@ class Poisson(CountFamily):
     def most(self) -> Tensor | float:
         return math.inf
 
-    def counts(self, first: Tensor, last: Tensor, rate: Tensor) -> TruncatedCounts:
-        first, last, rate = torch.broadcast_tensors(first, last, rate)
+    def counts(self, first: Tensor, last: Tensor, parameter: Tensor) -> TruncatedCounts:
+        first, last, rate = torch.broadcast_tensors(first, last, parameter)
 
         def tail(start: Tensor, rate: Tensor, upwards: bool) -> Tensor:
             # Of so many events the last comes before the time is over.

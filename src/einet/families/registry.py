@@ -52,7 +52,19 @@ def register(family: Kind) -> Kind:
 
 
 def check_registered(family: ExponentialFamily) -> None:
-    """Raise unless a saved family could be found again by its name."""
+    """Raise unless a saved family could be found again by its name.
+
+    Args:
+        family: The family.
+
+    Example:
+        >>> import einet
+        >>> check_registered(einet.Poisson())
+        >>> class Own(einet.Poisson): ...
+        >>> check_registered(Own())
+        Traceback (most recent call last):
+        ValueError: the family Own could not be loaded again: register it by ...
+    """
     name = type(family).__name__
     if FAMILIES.get(name) is not type(family):
         raise ValueError(
@@ -68,6 +80,11 @@ def family_from_config(
 
     Nothing is derived or checked anew as by the constructor: hyper-parameters that were read off
     data come back as they were.
+
+    Args:
+        name: The name of its class.
+        config: What its ``config()`` said.
+        hyper: Its hyper-parameters by name.
 
     Example:
         >>> from einet import Categorical

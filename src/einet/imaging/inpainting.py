@@ -23,6 +23,17 @@ class Inpainting:
         samples: Draws from p(covered | visible), a mixture's component from its posterior first.
         mean: E[covered | visible], exactly.
         deviation: The exact standard deviation of each variable given the visible ones.
+
+    Example:
+        >>> import einet
+        >>> from einet import imaging
+        >>> graph = einet.poon_domingos((4, 4), delta=2)
+        >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+        >>> answer = inpaint(
+        ...     model, torch.zeros(1, 16), imaging.masks.half((4, 4), "left"), samples=2
+        ... )
+        >>> answer.samples.shape, answer.mean.shape, answer.deviation.view(4, 4)[0] > 0
+        (torch.Size([2, 1, 16]), torch.Size([1, 16]), tensor([ True,  True, False, False]))
     """
 
     samples: Float[Tensor, "samples batch variables"]
@@ -48,6 +59,16 @@ def inpaint(
         samples: How many draws for each image.
         leaves: ``"mean"`` draws what sums choose, and takes the means of the leaves: no noise.
         seed: Seed of the draws.
+
+    Example:
+        >>> import einet
+        >>> from einet import imaging
+        >>> graph = einet.poon_domingos((4, 4), delta=2)
+        >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+        >>> covered = imaging.masks.half((4, 4), "left")
+        >>> answer = inpaint(model, torch.full((1, 16), 0.5), covered, samples=2)
+        >>> answer.samples[1, 0].view(4, 4)[:, 2:].unique()  # what was visible stays
+        tensor([0.5000])
     """
     channels, rest = divmod(model.num_variables, covered.numel())
     if rest or x.shape[1] != model.num_variables:

@@ -61,6 +61,14 @@ class Likelihood:
         bits: Bits per dimension, −log₂ P / D of the grey values: the mean over images.
         bits_error: The standard error of that mean.
         method: Where the bits come from; see :mod:`einet.imaging.likelihood`.
+
+    Example:
+        >>> import einet
+        >>> x = torch.tensor([[0, 255], [255, 0]], dtype=torch.uint8)
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Binomial(255), num_sums=2)
+        >>> found = measure(model, x)
+        >>> found.rows, found.method, found.bits == -found.nats / math.log(2) / 2
+        (2, 'discrete', True)
     """
 
     rows: int

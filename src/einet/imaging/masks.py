@@ -37,7 +37,15 @@ class Box(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Box:
-        """From ``"top,left,height,width"``."""
+        """From ``"top,left,height,width"``.
+
+        Args:
+            text: Four whole numbers with commas between them.
+
+        Example:
+            >>> Box.parse("8,0,16,32")
+            Box(top=8, left=0, height=16, width=32)
+        """
         try:
             numbers = [int(part) for part in text.split(",")]
             return cls(*numbers)
@@ -50,6 +58,10 @@ class Box(NamedTuple):
 
 def box(grid: tuple[int, int], where: Box) -> Bool[Tensor, "height width"]:
     """Cover a rectangle, all of which must lie within the image.
+
+    Args:
+        grid: Height and width of the image.
+        where: The rectangle.
 
     Example:
         >>> box((2, 3), Box(0, 1, 2, 1)).int()
@@ -70,6 +82,10 @@ def box(grid: tuple[int, int], where: Box) -> Bool[Tensor, "height width"]:
 
 def half(grid: tuple[int, int], which: str) -> Bool[Tensor, "height width"]:
     """Cover one half of an image; of an odd number of lines, the middle one stays visible.
+
+    Args:
+        grid: Height and width of the image.
+        which: ``"top"``, ``"bottom"``, ``"left"`` or ``"right"``.
 
     Example:
         >>> half((2, 4), "left").int()
@@ -95,6 +111,15 @@ def read(
         path: The file.
         grid: Height and width that it must have.
         framing: What is made of it before, such as was made of the image it belongs to.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Image.fromarray(np.uint8([[255, 0, 0], [255, 0, 0]])).save(f"{folder}/mask.png")
+        ...     read(f"{folder}/mask.png", (2, 3)).int()
+        tensor([[1, 0, 0],
+                [1, 0, 0]], dtype=torch.int32)
     """
     path = Path(path)
     framing = Framing(channels=1) if framing is None else framing
@@ -114,5 +139,14 @@ def read(
 def over_channels(
     covered: Bool[Tensor, "height width"], channels: int
 ) -> Bool[Tensor, " variables"]:
-    """A mask of variables: all channels of a pixel are covered or none."""
+    """A mask of variables: all channels of a pixel are covered or none.
+
+    Args:
+        covered: The covered pixels.
+        channels: The numbers of a pixel.
+
+    Example:
+        >>> over_channels(half((1, 2), "left"), channels=3).int()
+        tensor([1, 1, 1, 0, 0, 0], dtype=torch.int32)
+    """
     return covered.unsqueeze(-1).expand(*covered.shape, channels).flatten()

@@ -38,6 +38,13 @@ class Memorised:
         samples: The share of the strips of samples that are those of a training image.
         images: The share of the strips of training images that are those of another one: so many
             are no sign of anything.
+
+    Example:
+        >>> found = Memorised(samples=0.4, images=0.1)
+        >>> found.is_worth_a_warning
+        True
+        >>> print(found)
+        40% of the strips in samples are strips of a training image, within 2 grey values; ...
     """
 
     samples: float

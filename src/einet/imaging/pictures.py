@@ -71,6 +71,11 @@ def picture_size(
 ) -> tuple[int, int]:
     """Height and width of what :func:`grid` makes of so many images of a height and a width.
 
+    Args:
+        count: How many images there are.
+        image: Height and width of each.
+        columns, scale, margin: As in :func:`grid`.
+
     Example:
         >>> picture_size(6, (8, 8), columns=3)
         (22, 32)
@@ -94,7 +99,19 @@ def _columns(count: int, columns: int | None) -> int:
 def save_png(
     path: str | PathLike[str], picture: UInt8[np.ndarray, "height width *channels"]
 ) -> None:
-    """Write a picture, grey or RGB, in one step; its folder is made where there is none."""
+    """Write a picture, grey or RGB, in one step; its folder is made where there is none.
+
+    Args:
+        path: The file.
+        picture: Bytes, such as :func:`grid` makes them.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_png(f"{folder}/new/black.png", np.zeros((8, 8, 3), dtype=np.uint8))
+        ...     Path(folder, "new/black.png").read_bytes()[1:4]
+        b'PNG'
+    """
     try:
         from PIL import Image
     except ImportError as error:

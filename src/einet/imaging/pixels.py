@@ -60,23 +60,46 @@ class Pixels:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Height and width."""
+        """Height and width.
+
+        Example:
+            >>> Pixels((8, 6, 3)).grid
+            (8, 6)
+        """
         return self.shape[:2]
 
     @property
     def channels(self) -> int:
-        """The numbers of a pixel."""
+        """The numbers of a pixel.
+
+        Example:
+            >>> Pixels((8, 6, 3)).channels
+            3
+        """
         return self.shape[2]
 
     @property
     def num_variables(self) -> int:
-        """The numbers of an image."""
+        """The numbers of an image.
+
+        Example:
+            >>> Pixels((8, 6, 3)).num_variables
+            144
+        """
         return math.prod(self.shape)
 
     def to_model(
         self, x: UInt8[Tensor, "*batch variables"]
     ) -> Integer[Tensor, "*batch variables"] | Float[Tensor, "*batch variables"]:
-        """Bytes in the units of the model; they stay bytes where it is a model of bytes."""
+        """Bytes in the units of the model; they stay bytes where it is a model of bytes.
+
+        Args:
+            x: Images of bytes, flattened.
+
+        Example:
+            >>> Pixels((1, 2, 1), scale=255.0).to_model(torch.tensor([[0, 255]], dtype=torch.uint8))
+            tensor([[0., 1.]])
+        """
         values = x if self.colour == "rgb" else to_ycocg(x)
         return values if self.scale == 1 else values / self.scale
 
@@ -86,6 +109,13 @@ class Pixels:
         """Values of the model on the scale of bytes, neither rounded nor cut off; NaN stays.
 
         The mean of values is that of bytes, too: both are linear in one another.
+
+        Args:
+            x: Values of the model.
+
+        Example:
+            >>> Pixels((1, 2, 1), scale=255.0).to_bytes(torch.tensor([[0.5, 1.1]]))
+            tensor([[127.5000, 280.5000]], dtype=torch.float64)
         """
         values = x if self.scale == 1 else x.double() * self.scale
         return values.double() if self.colour == "rgb" else from_ycocg(values)
@@ -97,6 +127,13 @@ class Pixels:
 
         The root of the mean variance of all channels, or the deviation of Y alone: those of R, G
         and B depend on how Y, Co and Cg vary together.
+
+        Args:
+            deviation: That of each variable of the model.
+
+        Example:
+            >>> Pixels((1, 1, 3), scale=255.0).deviations(torch.tensor([[0.1, 0.1, 0.1]]))
+            tensor([[[25.5000]]], dtype=torch.float64)
         """
         each = (deviation.double() * self.scale).unflatten(-1, self.shape)
         return each.square().mean(-1).sqrt() if self.colour == "rgb" else each[..., 0]
@@ -104,18 +141,43 @@ class Pixels:
     def to_pictures(
         self, x: Float[Tensor, "*batch variables"] | Integer[Tensor, "*batch variables"]
     ) -> UInt8[np.ndarray, "*batch height width channels"]:
-        """Values of the model as images of bytes."""
+        """Values of the model as images of bytes.
+
+        Args:
+            x: Values of the model.
+
+        Example:
+            >>> Pixels((1, 2, 1), scale=255.0).to_pictures(torch.tensor([[-0.1, 0.5]])).ravel()
+            array([  0, 128], dtype=uint8)
+        """
         rounded = self.to_bytes(x).round().clamp(0, 255).to(torch.uint8)
         return rounded.reshape(*x.shape[:-1], *self.shape).cpu().numpy()
 
     def metadata(self, **more: Any) -> dict[str, Any]:
-        """For ``model.save(path, metadata)``, with whatever else it shall say."""
+        """For ``model.save(path, metadata)``, with whatever else it shall say.
+
+        Args:
+            more: Plain values by name.
+
+        Example:
+            >>> Pixels((8, 6, 1)).metadata(trained_on="digits")
+            {'pixels': {'shape': [8, 6, 1], 'scale': 1.0, 'colour': 'rgb'}, 'trained_on': 'digits'}
+        """
         record = {"shape": list(self.shape), "scale": float(self.scale), "colour": self.colour}
         return {_KEY: record, **more}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Pixels:
-        """What :meth:`metadata` wrote."""
+        """What :meth:`metadata` wrote.
+
+        Args:
+            metadata: What :func:`einet.load_metadata` read.
+
+        Example:
+            >>> pixels = Pixels((8, 6, 1), scale=255.0)
+            >>> Pixels.from_metadata(pixels.metadata()) == pixels
+            True
+        """
         record = metadata.get(_KEY)
         if not isinstance(record, Mapping):
             raise ValueError(

@@ -62,6 +62,13 @@ def open_images(
         limit: Take no more than so many images, the first ones.
         max_pixels: The most pixels that an image may declare; see
             :mod:`einet.data.images.limits`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/grey.npy", np.zeros((100, 28, 28), dtype=np.uint8))
+        ...     open_images(f"{folder}/grey.npy", limit=10)
+        ArrayImages('grey', 10 images of 28×28×1)
     """
     path = Path(path)
     if kind not in get_args(Kind):
@@ -114,6 +121,15 @@ def in_memory(images: Images, progress: Callable[[int], None] | None = None) -> 
 
     Raises:
         MemoryError: If there is no room for them, before any is decoded.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Image.new("RGB", (64, 48), "brown").save(f"{root}/cat.png")
+        ...     images = in_memory(open_images(root, size=8))
+        >>> type(images).__name__, images[0].shape  # the files are gone
+        ('ArrayImages', torch.Size([192]))
     """
     if isinstance(images, ArrayImages):
         return images
@@ -130,7 +146,18 @@ def in_memory(images: Images, progress: Callable[[int], None] | None = None) -> 
 
 
 def detect(path: str | PathLike[str]) -> str:
-    """What kind of set lies at a path, by the names of its files; any images if by none."""
+    """What kind of set lies at a path, by the names of its files; any images if by none.
+
+    Args:
+        path: A folder, a zip archive or a ``.npy`` file.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "train-images-idx3-ubyte").touch()
+        ...     detect(root), detect("digits.npy")
+        ('idx', 'npy')
+    """
     path = Path(path)
     if path.suffix == ".npy":
         return "npy"
@@ -148,6 +175,9 @@ def detect(path: str | PathLike[str]) -> str:
 
 def is_data(name: str) -> bool:
     """Whether a file of this name may be a part of a set of images.
+
+    Args:
+        name: The name of the file.
 
     Example:
         >>> [is_data(name) for name in ("a.JPG", "train_32x32.mat", "model.einet")]
@@ -172,6 +202,14 @@ def read_image(
         grey: Whether an image with colours is turned grey for a model of grey images; it is an
             error otherwise.
         max_pixels: As in :class:`~einet.data.images.Framing`.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Image.new("RGB", (64, 48), "brown").save(f"{folder}/cat.png")
+        ...     read_image(f"{folder}/cat.png", Pixels((8, 8, 3)), resize=True).shape
+        torch.Size([1, 192])
     """
     path, max_pixels = Path(path), as_max_pixels(max_pixels)
     if not path.is_file():
@@ -197,6 +235,10 @@ def read_image(
 
 def parse_size(text: str, name: str = "size") -> tuple[int, int]:
     """Height and width from ``"HEIGHTxWIDTH"``, or from one number for both.
+
+    Args:
+        text: What was written.
+        name: What errors call it.
 
     Example:
         >>> parse_size("32x48"), parse_size("32")

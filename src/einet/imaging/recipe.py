@@ -93,6 +93,13 @@ class Recipe:
         """The paper's: 100 clusters, variances of at most 0.01, a constant λ and no prior.
 
         It makes good samples of many images, and a copy of each where there are few.
+
+        Args:
+            changes: What shall be otherwise, by name.
+
+        Example:
+            >>> Recipe.paper(num_sums=20).max_variance
+            0.01
         """
         paper = Recipe(max_variance=1e-2, prior=0.0, last_step_size=None, images_each=100)
         return replace(paper, **changes)
@@ -102,17 +109,33 @@ class Recipe:
         """A Chow–Liu tree with K 64, a weak prior, and λ that falls from 1 to 0.01.
 
         A leaf of a single pixel has more images to learn from than a strip of hundreds.
+
+        Args:
+            changes: What shall be otherwise, by name.
+
+        Example:
+            >>> Recipe.tree(prior=1.0).structure
+            'chow_liu'
         """
         tree = Recipe(num_sums=64, structure="chow_liu", prior=0.1)
         return replace(replace(tree, step_size=1.0, last_step_size=0.01), **changes)
 
     @property
     def is_tree(self) -> bool:
-        """Whether the structure is learnt from rows."""
+        """Whether the structure is learnt from rows.
+
+        Example:
+            >>> Recipe().is_tree, Recipe.tree().is_tree
+            (False, True)
+        """
         return self.structure == "chow_liu"
 
     def clusters_for(self, num_images: int) -> int:
-        """100 clusters as in the paper, or as many as have enough images; one for a tree."""
+        """100 clusters as in the paper, or as many as have enough images; one for a tree.
+
+        Args:
+            num_images: How many training images there are.
+        """
         if self.is_tree:
             return 1
         return max(1, min(MOST_CLUSTERS, num_images // self.images_each))
@@ -123,15 +146,33 @@ class Recipe:
         return StochasticEM(first if last is None else linear(first, last), self.as_prior())
 
     def as_prior(self) -> Prior | None:
-        """The prior, None where there is none."""
+        """The prior, None where there is none.
+
+        Example:
+            >>> Recipe().as_prior(), Recipe.paper().as_prior()
+            (Prior(sums=1.0, leaves=1.0, states=None), None)
+        """
         return Prior(self.prior, self.prior) if self.prior else None
 
     def delta_for(self, width: int) -> float | int | Sequence[float | int]:
-        """Δ for images of some width."""
+        """Δ for images of some width.
+
+        Args:
+            width: The width in pixels.
+
+        Example:
+            >>> Recipe().delta_for(32), Recipe(delta=4).delta_for(32)
+            (8.0, 4)
+        """
         return max(1.0, width / 4) if self.delta is None else self.delta
 
     def graph(self, shape: tuple[int, int, int], rows: Any = None) -> RegionGraph:
-        """The structure for images of height, width and channels; of these rows, if learnt."""
+        """The structure for images of height, width and channels; of these rows, if learnt.
+
+        Args:
+            shape: Height, width and channels.
+            rows: What a tree is learnt from: images as the model will see them.
+        """
         height, width, channels = shape
         if self.is_tree:
             if rows is None:
@@ -141,7 +182,12 @@ class Recipe:
         return poon_domingos((height, width), self.delta_for(width), axes, channels)
 
     def leaves(self) -> ExponentialFamily:
-        """The family of all pixels, which are bytes."""
+        """The family of all pixels, which are bytes.
+
+        Example:
+            >>> Recipe(family="binomial").leaves()
+            Binomial(n=255, ...)
+        """
         if self.family == "binomial":
             return Binomial(255)
         if self.family == "categorical":
@@ -169,6 +215,11 @@ class Recipe:
 
         Raises:
             MemoryError: If there is no room for it, before it is built.
+
+        Example:
+            >>> model = Recipe(num_sums=4).model((8, 8, 1), num_clusters=3)
+            >>> model.num_clusters, model.num_variables
+            (3, 64)
         """
         num_clusters = as_int("num_clusters", num_clusters, minimum=1)
         check_model(

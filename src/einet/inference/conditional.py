@@ -23,6 +23,18 @@ def log_prob(posterior: Conditioned, x: Any, observed: Any = None) -> Float[Tens
             evidence is asked about every row of x. A variable may stand in both; where the two
             contradict each other the answer is −∞. So it is where a value lies outside an event.
         observed: A mask of the same shape, for integer data.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(3, 1, 2), einet.Gaussian(), num_sums=4)
+        >>> nan = float("nan")
+        >>> asked = model.given([[0.5, nan, nan]]).log_prob([[nan, 1.0, nan], [0.7, 1.0, nan]])
+        >>> torch.allclose(
+        ...     asked[0], model.log_prob([[0.5, 1.0, nan]]) - model.log_prob([[0.5, nan, nan]])
+        ... )
+        True
+        >>> asked[1]  # contradicts what is known
+        tensor(-inf)
     """
     model, evidence = posterior.model, posterior.evidence
     query = model.as_batch(x, observed)

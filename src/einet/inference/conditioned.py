@@ -84,15 +84,43 @@ class Conditioned(ABC):
         """All leaves that explain the evidence, in pieces; shares of a row add up to 1.
 
         Raises where p(e) = 0.
+
+        Example:
+            >>> import einet, torch
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> (leaves,) = model.given([[0.5, float("nan")]]).weighted_leaves()
+            >>> leaves.flow.shape  # p_L of 3 densities in each of 2 leaves, for one row
+            torch.Size([2, 3, 1])
+            >>> torch.allclose(leaves.flow.sum(1), torch.ones(2, 1))
+            True
         """
 
     @abstractmethod
     def find_log_evidence(self) -> Float[Tensor, " batch"]:
-        """log p(e) of each row (float64)."""
+        """log p(e) of each row (float64).
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> posterior = model.given([[0.5, float("nan")]])
+            >>> torch.equal(posterior.find_log_evidence(), posterior.exact_log_evidence)
+            True
+        """
 
     @abstractmethod
     def at(self: Given, rows: slice | Int[Tensor, " rows"]) -> Given:
-        """The same for some of the rows, in ascending order, with what is kept of them."""
+        """The same for some of the rows, with what is kept of them.
+
+        Args:
+            rows: A slice, or the numbers of rows in ascending order.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> posterior = model.given([[0.5, float("nan")], [1.5, float("nan")]])
+            >>> torch.equal(posterior.at(slice(1, 2)).mean(), posterior.mean()[1:])
+            True
+        """
 
     @abstractmethod
     def sample(
@@ -105,6 +133,15 @@ class Conditioned(ABC):
             leaves: ``"mean"`` takes the leaves' means in place of draws from them (noise-free
                 images, the paper's addendum); what the sums choose is drawn all the same.
             seed: A seed, or a generator on the model's device.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> draws = model.given([[0.5, float("nan")]]).sample(4, seed=0)
+            >>> draws.shape
+            torch.Size([4, 1, 2])
+            >>> draws[:, 0, 0]  # what was observed
+            tensor([0.5000, 0.5000, 0.5000, 0.5000], dtype=torch.float64)
         """
 
     @abstractmethod
@@ -114,18 +151,42 @@ class Conditioned(ABC):
         The exact answer (MPE) is NP-hard in circuits whose sums overlap, as these do. The answer
         here is the best point of a single sub-tree of the circuit, chosen with the leaves at their
         modes: a point of high density, but not always the highest.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(4, 2, 2), einet.Bernoulli(), num_sums=3)
+            >>> posterior = model.given([[1, 0, 0, 0]], observed=[[True, True, False, False]])
+            >>> states = torch.tensor([[1, 0, i, j] for i in (0, 1) for j in (0, 1)])
+            >>> likely = posterior.log_prob(states).max()
+            >>> bool(posterior.log_prob(posterior.mode()) > likely - 0.5)
+            True
         """
 
     # -- what questions share ------------------------------------------------------------------
 
     @property
     def log_evidence(self) -> Float[Tensor, " batch"]:
-        """log p(e) of each row."""
+        """log p(e) of each row.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> evidence = torch.tensor([[0.5, float("nan")]])
+            >>> torch.allclose(model.given(evidence).log_evidence, model.log_prob(evidence))
+            True
+        """
         return self.exact_log_evidence.to(self.model.dtype)
 
     @property
     def exact_log_evidence(self) -> Float[Tensor, " batch"]:
-        """The same in float64: differences of log densities would lose their digits in float32."""
+        """The same in float64: differences of log densities would lose their digits in float32.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.given([[0.5, float("nan")]]).exact_log_evidence.dtype
+            torch.float64
+        """
         return self.kept.once("log evidence", self.find_log_evidence)
 
     def expectation(
@@ -136,6 +197,18 @@ class Conditioned(ABC):
         Args:
             of: The sum over the leaves of one Einet, given their flow: so many numbers for a row.
             size: How many these are.
+
+        Returns:
+            ``[batch, size]``.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> posterior = model.given([[0.5, float("nan")]])
+            >>> def entry(leaves):  # the posterior of which density stands behind the first leaf
+            ...     return leaves.flow[0].T.double()
+            >>> posterior.expectation(entry, size=3).sum().item()
+            1.0
         """
         shape, kind = (len(self), size), torch.float64
         total = torch.zeros(shape, dtype=kind, device=self.model.device)
@@ -144,7 +217,15 @@ class Conditioned(ABC):
         return total
 
     def check_possible(self) -> None:
-        """Raise where p(e) = 0, naming the rows."""
+        """Raise where p(e) = 0, naming the rows.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+            >>> model.given([[1, 0], [7, 0]]).check_possible()
+            Traceback (most recent call last):
+            ValueError: the evidence has probability 0 in 1 of 2 rows (1), which have no posterior
+        """
         # Kept, as a GPU has to be waited for.
         rows = self.kept.once("impossible rows", self._impossible_rows)
         if rows:
@@ -160,23 +241,63 @@ class Conditioned(ABC):
 
     @property
     def result_dtype(self) -> torch.dtype:
-        """The type of answers that hold data: the evidence's, if that is finer than the model's."""
+        """The type of answers that hold data: the evidence's, if that is finer than the model's.
+
+        Example:
+            >>> import einet, torch
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> evidence = torch.zeros(1, 2)
+            >>> [model.given(each).result_dtype for each in (evidence, evidence.double())]
+            [torch.float32, torch.float64]
+        """
         kind = self.evidence.x.dtype
         return torch.promote_types(self.model.dtype, kind if kind.is_floating_point else torch.half)
 
     def keep_evidence(self, answer: Tensor) -> Tensor:
-        """Put the observed values in place, in a tensor ``[…, batch, variables]``."""
+        """Put the observed values in place, in a tensor ``[…, batch, variables]``.
+
+        Args:
+            answer: A tensor of all variables; it is not changed.
+
+        Example:
+            >>> import einet, torch
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.given([[0.5, float("nan")]]).keep_evidence(torch.full((1, 2), 9.0))
+            tensor([[0.5000, 9.0000]])
+        """
         return torch.where(self.evidence.mask, self.evidence.x.to(answer.dtype), answer)
 
     def as_variable(self, variable: int) -> int:
-        """The number of a variable, checked."""
+        """The number of a variable, checked.
+
+        Args:
+            variable: What was given for one.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.given().as_variable(2)
+            Traceback (most recent call last):
+            ValueError: variable must lie between 0 and 1, got 2
+        """
         number, total = as_int("variable", variable, minimum=0), self.model.num_variables
         if number >= total:
             raise ValueError(f"variable must lie between 0 and {total - 1}, got {variable!r}")
         return number
 
     def as_query(self, x: Any, observed: Any) -> Batch:
-        """Query values with one row for each row of evidence."""
+        """Query values with one row for each row of evidence.
+
+        Args:
+            x, observed: The values; as in :meth:`log_prob`.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> posterior = model.given([[0.5, float("nan")]])
+            >>> posterior.as_query([[float("nan"), 1.0]], observed=None).mask
+            tensor([[False,  True]])
+        """
         query = self.model.as_batch(x, observed)
         if len(query) != len(self):
             raise ValueError(
@@ -185,7 +306,21 @@ class Conditioned(ABC):
         return query
 
     def as_count(self, n: int, leaves: str) -> int:
-        """How many to sample, checked together with what is read off the leaves."""
+        """How many to sample, checked together with what is read off the leaves.
+
+        Args:
+            n: What was given for the number of samples.
+            leaves: What was given for what to read off the leaves.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.given().as_count(16, leaves="sample")
+            16
+            >>> model.given().as_count(-1, leaves="sample")
+            Traceback (most recent call last):
+            ValueError: n must be an integer >= 0, got -1
+        """
         check_choice("leaves", leaves, ("sample", "mean"))
         count, model = as_int("n", n, minimum=0), self.model
         each = len(self) * model.num_variables * self.result_dtype.itemsize

@@ -61,7 +61,21 @@ class EinetDistribution(Passes, Distribution):
     def class_log_joint(
         self, root: Float[Tensor, "classes batch"], batch: Batch
     ) -> Float[Tensor, "classes batch"]:
-        """log p(c, x) of every class that the labels admit, from the roots' log values."""
+        """log p(c, x) of every class that the labels admit, from the roots' log values.
+
+        Args:
+            root: log p(x | c) of every class.
+            batch: The rows, with their labels.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3, num_classes=2)
+            >>> batch = model.as_batch([[0.5, 1.0], [0.5, 1.0]], labels=[-1, 1])
+            >>> model.class_log_joint(model.class_roots(batch), batch).isfinite()
+            tensor([[ True, False],
+                    [ True,  True]])
+        """
         return join(root, self.log_class_prior, batch.labels)
 
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:

@@ -23,7 +23,23 @@ __all__ = ["log_marginals", "marginals"]
 def log_marginals(
     posterior: Conditioned, x: Any, observed: Any = None
 ) -> Float[Tensor, "batch variables"]:
-    """log p(x_d | e) of each variable by itself, at the given values; 0 where x is missing."""
+    """log p(x_d | e) of each variable by itself, at the given values; 0 where x is missing.
+
+    Args:
+        x: Values ``[batch, variables]``, NaN where not asked for; one row for each of the evidence.
+        observed: A mask of the same shape, for integer data.
+
+    Returns:
+        ``[batch, variables]``.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+        >>> posterior = model.given([[0.5, float("nan")]])
+        >>> alone = posterior.log_marginals([[0.5, 1.0]])
+        >>> alone[0, 0], torch.allclose(alone[:, 1], posterior.log_prob([[float("nan"), 1.0]]))
+        (tensor(0.), True)
+    """
     query, evidence = posterior.as_query(x, observed), posterior.evidence
     total = torch.full_like(query.x, -torch.inf, dtype=torch.float64)
     for leaves in posterior.weighted_leaves():

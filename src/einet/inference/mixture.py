@@ -30,11 +30,32 @@ class MixtureDistribution(Distribution):
     @property
     @abstractmethod
     def models(self) -> Sequence[Distribution]:
-        """The components."""
+        """The components.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> parts = [einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1)]
+            >>> einet.Mixture(parts).models == parts
+            True
+        """
 
     @abstractmethod
     def component_log_prob(self, batch: Batch) -> Float[Tensor, "components batch"]:
-        """log w_m p_m(x) of every component (float64)."""
+        """log w_m p_m(x) of every component (float64).
+
+        Args:
+            batch: The rows.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> parts = [einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1)]
+            >>> model = einet.Mixture(parts)
+            >>> x = model.as_batch([[0.5, float("nan")]])
+            >>> torch.allclose(model.component_log_prob(x).logsumexp(0), model.batch_log_prob(x))
+            True
+        """
 
     def given(self, x: Any = None, observed: Any = None, *, where: Any = None) -> MixturePosterior:
         """The distribution of everything, given the observed cells of each row, and events.
@@ -53,6 +74,12 @@ class MixtureDistribution(Distribution):
         """Whether :meth:`component_log_prob` replays recordings, as on a GPU.
 
         They are faster than passes, but leave nothing for further questions.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> einet.Mixture([einet.Einet(graph, einet.Gaussian(), num_sums=3)]).recorded
+            False
         """
         return self.log_weights.is_cuda
 
@@ -67,7 +94,20 @@ class MixtureDistribution(Distribution):
     def weighted(
         self, log_probs: Sequence[Float[Tensor, " batch"]]
     ) -> Float[Tensor, "components batch"]:
-        """log w_m p_m from log p_m of every component (float64)."""
+        """log w_m p_m from log p_m of every component (float64).
+
+        Args:
+            log_probs: log p_m of each component.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> parts = [einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1)]
+            >>> model = einet.Mixture(parts, weights=[0.25, 0.75])
+            >>> model.weighted([torch.zeros(1), torch.zeros(1)]).exp()  # of two densities of 1
+            tensor([[0.2500],
+                    [0.7500]], dtype=torch.float64)
+        """
         return join(torch.stack(list(log_probs)), self.log_weights)
 
     def weighted_einets(self) -> list[tuple[Float[Tensor, ""], Passes]]:

@@ -20,13 +20,33 @@ Moments = tuple[Float[Tensor, " variables"], dict[LeafBlock, Float[Tensor, "2 K 
 
 @torch.no_grad()
 def mean(posterior: Conditioned) -> Float[Tensor, "batch variables"]:
-    """E[x | e]; NaN for Categorical variables that are not observed: see :meth:`impute`."""
+    """E[x | e]; NaN for Categorical variables that are not observed: see :meth:`impute`.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+        >>> posterior = model.given([[1.0, float("nan")]])
+        >>> torch.allclose(posterior.mean()[:, 1].float(), posterior.probabilities(1)[:, 1])
+        True
+    """
     return posterior.keep_evidence(_moments(posterior)[0].to(posterior.result_dtype))
 
 
 @torch.no_grad()
 def variance(posterior: Conditioned) -> Float[Tensor, "batch variables"]:
-    """Var[x | e], 0 where observed; NaN for Categorical variables that are not observed."""
+    """Var[x | e], 0 where observed; NaN for Categorical variables that are not observed.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+        >>> posterior = model.given([[1.0, float("nan")]])
+        >>> p = posterior.mean()[0, 1]
+        >>> (
+        ...     posterior.variance()[0, 0].item(),
+        ...     torch.allclose(posterior.variance()[0, 1], p * (1 - p)),
+        ... )
+        (0.0, True)
+    """
     missing = _moments(posterior)[1].masked_fill(posterior.evidence.mask, 0.0)
     return missing.to(posterior.result_dtype)
 

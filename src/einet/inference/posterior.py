@@ -35,6 +35,18 @@ class Posterior(Conditioned):
 
     **Threads.** Any number may ask the same posterior: questions record no gradients and hold no
     lock, and what is kept appears as a whole.
+
+    Example:
+        >>> import einet, torch
+        >>> x = torch.randn(200, 1, generator=torch.manual_seed(0)) * torch.ones(200, 3)
+        >>> model = einet.Einet(einet.random_trees(3, 1, 2), einet.Gaussian(), num_sums=4)
+        >>> model = model.initialize(x, clusters=True)
+        >>> posterior = model.given([[-1.0, float("nan"), float("nan")], [1.0, 1.0, float("nan")]])
+        >>> mean = posterior.mean()
+        >>> mean[1, :2], (mean[0, 2] < mean[1, 2]).item()  # observed cells keep their values
+        (tensor([1., 1.], dtype=torch.float64), True)
+        >>> posterior.interval(0.9)[0].shape, posterior.sample(5).shape
+        (torch.Size([2, 3]), torch.Size([5, 2, 3]))
     """
 
     # One line for each question; its file says what it answers.

@@ -119,7 +119,15 @@ def interval(posterior: Conditioned, mass: float = 0.9) -> Interval:
 
 
 def median(posterior: Conditioned) -> Float[Tensor, "batch variables"]:
-    """The median of each variable by itself; see :meth:`quantile`."""
+    """The median of each variable by itself; see :meth:`quantile`.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+        >>> posterior = model.given([[0.5, float("nan")]])
+        >>> torch.allclose(posterior.cdf(posterior.median())[0, 1], torch.tensor(0.5))
+        True
+    """
     return quantile(posterior, 0.5)
 
 

@@ -20,7 +20,22 @@ __all__ = ["families_of", "marginal_of_states", "probabilities", "state_sums"]
 
 @torch.no_grad()
 def probabilities(posterior: Conditioned, variable: int) -> Float[Tensor, "batch states"]:
-    """p(x_d = s | e) of every state s = 0, 1, … of one variable with finitely many."""
+    """p(x_d = s | e) of every state s = 0, 1, … of one variable with finitely many.
+
+    Args:
+        variable: Which one.
+
+    Returns:
+        ``[batch, states]``; the rows add up to 1.
+
+    Example:
+        >>> import einet
+        >>> leaves = [einet.Gaussian(), einet.Categorical(3)]
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), leaves, num_sums=3)
+        >>> found = model.given([[0.5, float("nan")]]).probabilities(1)
+        >>> found.shape, torch.allclose(found.sum(1), torch.ones(1))
+        (torch.Size([1, 3]), True)
+    """
     variable = posterior.as_variable(variable)
     posterior.check_possible()
     count = 0

@@ -108,6 +108,18 @@ class SumLayer(nn.Module, ABC):
     That serves the fused path too, where values and flows are converted for this layer. One with
     kernels of its own there says so by ``has_fused`` and defines :meth:`propagate_fused` and
     :meth:`backpropagate_fused`. On a GPU nothing should wait for the device.
+
+    Example:
+        >>> import einet
+        >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+        >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+        >>> (layer,) = model.circuit.sum_layers  # the root: one sum over products of two leaves
+        >>> isinstance(layer, SumLayer), layer.slots, layer.sources()
+        (True, slice(0, 1, None), [0, 1])
+        >>> values = model.fill(model.as_batch([[0.5, 1.0]]))
+        >>> layer.propagate(layer.weight, values)  # which has been done already
+        >>> torch.allclose(layer.written(values).m.float(), model.log_prob([[0.5, 1.0]]))
+        True
     """
 
     weight: Tensor
@@ -133,14 +145,24 @@ class SumLayer(nn.Module, ABC):
         return slice(self.start, self.start + self.num_nodes)
 
     def written(self, values: Values) -> Nodes:
-        """This layer's part of ``values``."""
+        """This layer's part of ``values``.
+
+        Args:
+            values: The values of the circuit.
+        """
         nodes = values.space(self.target)[self.slots]
         return Nodes(nodes.v[:, : self.num_outputs], nodes.m, nodes.peak)
 
     # -- upward --------------------------------------------------------------------------------
 
     def propagate(self, weight: Tensor, values: Values, maximise: bool = False) -> None:
-        """Compute this layer's nodes in ``values`` with the given weights."""
+        """Compute this layer's nodes in ``values`` with the given weights.
+
+        Args:
+            weight: The weights, of the shape of :attr:`weight`.
+            values: The values of the circuit, to which this layer's are written.
+            maximise: Whether the largest term is taken in place of the sum.
+        """
         out = self.written(values)
         if values.fused and self.has_fused and not maximise:
             self.propagate_fused(weight, values, out)
@@ -152,16 +174,47 @@ class SumLayer(nn.Module, ABC):
         """Write v, m and peak of this layer's nodes; with ``maximise``, of the largest terms.
 
         :func:`einet.kernels.nodes.finish` scales values that are written to ``out.v``.
+
+        Args:
+            weight, values, maximise: As in :meth:`propagate`.
+            out: This layer's part of the values.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+            >>> (layer,) = model.circuit.sum_layers
+            >>> values = model.fill(model.as_batch([[0.5, 1.0]]))
+            >>> out = layer.written(values)
+            >>> layer.propagate_torch(layer.weight, values, out, maximise=True)
+            >>> bool(out.m < model.log_prob([[0.5, 1.0]]))  # the largest term is less than the sum
+            True
         """
 
     def propagate_fused(self, weight: Tensor, values: Values, out: Nodes) -> None:
-        """The same by fused kernels, which do not maximise."""
+        """The same by fused kernels, which do not maximise.
+
+        Args:
+            weight, values: As in :meth:`propagate`.
+            out: This layer's part of the values.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no fused kernels")
 
     # -- downward ------------------------------------------------------------------------------
 
     def expect(self, reached: set[int], num_leaf_nodes: int) -> None:
-        """Told once, from the top down: the body's nodes that layers above have flows for."""
+        """Told once, from the top down: the body's nodes that layers above have flows for.
+
+        Args:
+            reached: Their numbers.
+            num_leaf_nodes: How many of the body's nodes are leaves; these come first.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> (layer,) = einet.Einet(graph, einet.Gaussian(), num_sums=3).circuit.sum_layers
+            >>> layer.expect(set(), num_leaf_nodes=2)  # there is nothing above the root
+        """
         if not self.has_fused:
             # Nodes of the top have one reader each, and none of them is a leaf.
             of_body = self.source == "body"
@@ -177,6 +230,26 @@ class SumLayer(nn.Module, ABC):
         have the shape of the values. On the fused path they hold gradients ∂log P/∂v in place of
         flows, except for leaves. ∂log P/∂weight goes to ``statistic``. What is returned, if
         anything, is to be called before the pass ends; layers below need not wait for it.
+
+        Args:
+            weight: The weights, of the shape of :attr:`weight`.
+            values: What the pass upwards found.
+            flow: The flows of both spaces by name; those of what this layer read are written.
+            statistic: Where the statistics of weights go; None where nobody wants them.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+            >>> (layer,) = model.circuit.sum_layers
+            >>> values = model.fill(model.as_batch([[0.5, 1.0]]))
+            >>> flow = {
+            ...     "top": torch.ones_like(values.top.v),
+            ...     "body": torch.zeros_like(values.body.v),
+            ... }
+            >>> layer.backpropagate(layer.weight, values, flow, None)
+            >>> flow["body"].sum(1).flatten()  # the densities of each leaf share the row
+            tensor([1.0000, 1.0000])
         """
         above, below = flow[self.target][self.slots, : self.num_outputs], flow[self.source]
         if not values.fused:
@@ -199,6 +272,23 @@ class SumLayer(nn.Module, ABC):
         They may be written instead of added if this layer is the ``first`` to reach all of them.
         :func:`einet.kernels.update.collector` takes the statistics of weights, whatever becomes of
         them.
+
+        Args:
+            weight, values, statistic: As in :meth:`backpropagate`.
+            above: The flows of this layer's own nodes.
+            below: Those of all nodes of the space it read.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+            >>> (layer,) = model.circuit.sum_layers
+            >>> values = model.fill(model.as_batch([[0.5, 1.0]]))
+            >>> above, below = torch.ones_like(values.top.v), torch.zeros_like(values.body.v)
+            >>> statistic = torch.zeros_like(layer.weight)
+            >>> layer.backpropagate_torch(layer.weight, values, above, below, statistic)
+            >>> (statistic * layer.weight).sum().item()  # Σ n of one row
+            1.0000
         """
 
     def backpropagate_fused(
@@ -208,6 +298,11 @@ class SumLayer(nn.Module, ABC):
 
         Nothing is there before: whether to write or to add is decided node by node, by what
         :meth:`expect` was told.
+
+        Args:
+            weight, values, statistic: As in :meth:`backpropagate`.
+            above: The gradients of this layer's own nodes.
+            below: Those of all nodes of the space it read.
         """
         raise NotImplementedError(f"{type(self).__name__} has no fused kernels")
 
@@ -219,7 +314,20 @@ class SumLayer(nn.Module, ABC):
 
     @abstractmethod
     def descend(self, visits: Visits, descent: Descent) -> Visits:
-        """Replace visits of this layer's nodes (numbered from 0) by visits of nodes it read."""
+        """Replace visits of this layer's nodes (numbered from 0) by visits of nodes it read.
+
+        Args:
+            visits: Which entries of its nodes were reached, for which samples.
+            descent: How to choose.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> (layer,) = einet.Einet(graph, einet.Gaussian(), num_sums=3).circuit.sum_layers
+            >>> root = Visits(*(torch.zeros(1, dtype=torch.long) for _ in range(3)))
+            >>> layer.descend(root, Descent(pick=lambda weights: weights.argmax(-1))).node
+            tensor([0, 1])
+        """
 
     def choose(self, choices: Choices, values: Values | None) -> None:
         """Draw the choices of the nodes it read, given its own: :meth:`descend` by fused kernels.
@@ -227,6 +335,10 @@ class SumLayer(nn.Module, ABC):
         A node has one choice for each sample (:class:`~einet.layers.choices.Choices`), a posteriori
         where there are ``values``. A layer without kernels of its own for that need not define it:
         the whole circuit then goes down by :meth:`descend`.
+
+        Args:
+            choices: Those of all nodes; written here for the nodes that this layer read.
+            values: Those given the evidence; None for draws without any.
         """
         raise NotImplementedError(f"{type(self).__name__} has no kernels that draw")
 
@@ -234,6 +346,20 @@ class SumLayer(nn.Module, ABC):
         """Move ``share`` of each sum's weight to its own entry of its children, k modulo theirs.
 
         Mixing has nothing to align: it adds entry k of all its children anyway.
+
+        Args:
+            share: From 0, for nothing, to 1, for all of it.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=4, depth=2, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3, sums="linear")
+            >>> layer = model.circuit.sum_layers[0]
+            >>> layer.align(1.0)
+            >>> layer.simplices(layer.weight)[0][0].detach().round()
+            tensor([[1., 0., 0.],
+                    [0., 1., 0.],
+                    [0., 0., 1.]])
         """
 
     @abstractmethod
@@ -242,12 +368,44 @@ class SumLayer(nn.Module, ABC):
 
         Node n of copy c is node ``n · times + c``, and so are its weights: what a copy has of
         :meth:`simplices` is ``[c::times]``.
+
+        Args:
+            times: How many copies.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> (layer,) = einet.Einet(graph, einet.Gaussian(), num_sums=3).circuit.sum_layers
+            >>> layer.repeated(4).num_nodes
+            4
         """
 
     @abstractmethod
     def simplices(self, tensor: Tensor) -> list[Tensor]:
-        """Views of a tensor shaped like ``weight`` whose last axis is one sum's distribution."""
+        """Views of a tensor shaped like ``weight`` whose last axis is one sum's distribution.
+
+        Args:
+            tensor: Such as ``weight``.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> (layer,) = einet.Einet(graph, einet.Gaussian(), num_sums=3).circuit.sum_layers
+            >>> [view.shape for view in layer.simplices(layer.weight)]
+            [torch.Size([1, 1, 9])]
+        """
 
     @abstractmethod
     def from_simplices(self, views: list[Tensor]) -> Tensor:
-        """The inverse of :meth:`simplices`, differentiable."""
+        """The inverse of :meth:`simplices`, differentiable.
+
+        Args:
+            views: What :meth:`simplices` returned.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> (layer,) = einet.Einet(graph, einet.Gaussian(), num_sums=3).circuit.sum_layers
+            >>> torch.equal(layer.from_simplices(layer.simplices(layer.weight)), layer.weight)
+            True
+        """

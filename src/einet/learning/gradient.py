@@ -85,6 +85,9 @@ def unconstrained(model: Model) -> Iterator[Model]:
     The model stays normalised at every point. On leaving, its canonical parameters are set to
     where the optimiser went.
 
+    Args:
+        model: The model.
+
     Example:
         >>> import einet, torch
         >>> model = einet.Einet(einet.random_trees(4, 1, 2), einet.Gaussian(), num_sums=3)

@@ -80,7 +80,13 @@ class Prior:
 
     @property
     def flat(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether it changes nothing.
+
+        Example:
+            >>> import einet
+            >>> einet.Prior().flat, einet.Prior(leaves=1.0).flat
+            (True, False)
+        """
         return self.sums == 0 and self.leaves == 0 and not self.states
 
     def pseudo_counts(
@@ -91,6 +97,15 @@ class Prior:
         Args:
             model: The model, its leaves already set from data: φ₀ is in the units of its families.
             x, observed, weights: All the training rows; as in ``model.e_step``.
+
+        Example:
+            >>> import einet
+            >>> x = [[0, 1], [1, 1]]
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+            >>> counts = einet.Prior(sums=1.0, leaves=2.0).pseudo_counts(model, x)
+            >>> model.m_step(model.e_step(x), prior=counts)
+            >>> model.log_prob([[0, 0]]).isfinite().item()  # it never met this row
+            True
         """
         if not isinstance(model, Model):
             raise TypeError(f"model must be an Einet or a Mixture, got {type(model).__name__}")
@@ -100,7 +115,19 @@ class Prior:
         return self.of_rows(model, [batch])
 
     def of_rows(self, model: Model, rows: Iterable[Batch]) -> PseudoCounts:
-        """The same for all the training rows in parts, which have been checked."""
+        """:meth:`pseudo_counts` for all the training rows in parts, which have been checked.
+
+        Args:
+            model: The model, its leaves already set from data.
+            rows: The parts.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+            >>> parts = [model.as_batch(rows) for rows in ([[0, 1], [1, 1]], [[0, 0]])]
+            >>> einet.Prior(sums=1.0).of_rows(model, parts).rows
+            3.0
+        """
         if self.leaves > 0 or self.states:
             centres, total = leaf_centres(model, rows)
             leaves = self._of_leaves(centres)
@@ -130,6 +157,12 @@ class Prior:
         )
 
     def settings(self) -> dict[str, float]:
-        """Plain values that tell this prior from others."""
+        """Plain values that tell this prior from others.
+
+        Example:
+            >>> import einet
+            >>> einet.Prior(sums=1.0, leaves=0.5).settings()
+            {'sums': 1.0, 'leaves': 0.5}
+        """
         settings = {"sums": float(self.sums), "leaves": float(self.leaves)}
         return settings if self.states is None else {**settings, "states": float(self.states)}

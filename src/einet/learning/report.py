@@ -25,6 +25,17 @@ class EpochReport:
         history: All epochs so far.
         model: The model as it is now; callbacks may ask it, but not change it.
         cluster: The number of the cluster that it learns, for models of clusters.
+
+    Example:
+        >>> import einet, torch
+        >>> x = torch.randn(60, 2, generator=torch.manual_seed(0))
+        >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+        >>> seen = []
+        >>> def note(report: einet.EpochReport) -> None:
+        ...     seen.append((report.epoch, report.step_size))
+        >>> history = einet.fit(model, x, epochs=2, callbacks=[note], progress=False)
+        >>> [epoch for epoch, step_size in seen]
+        [0, 1]
     """
 
     epoch: int
@@ -38,7 +49,19 @@ class EpochReport:
     _stop: bool = field(default=False, init=False, repr=False)
 
     def stop(self) -> None:
-        """End the training after this epoch."""
+        """End the training after this epoch.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(60, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> def enough(report):
+            ...     if report.epoch == 1:
+            ...         report.stop()
+            >>> history = einet.fit(model, x, epochs=9, callbacks=[enough], progress=False)
+            >>> len(history), history.stopped
+            (2, 'callback')
+        """
         self._stop = True
 
 

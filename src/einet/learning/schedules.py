@@ -17,6 +17,10 @@ Schedule = Callable[[float], float]
 def linear(start: float, end: float) -> Schedule:
     """A straight line from ``start`` to ``end``.
 
+    Args:
+        start: λ at the start.
+        end: λ at the end.
+
     Example:
         >>> linear(0.5, 0.1)(0.5)
         0.3
@@ -28,6 +32,10 @@ def linear(start: float, end: float) -> Schedule:
 def exponential(start: float, end: float) -> Schedule:
     """A geometric decay from ``start`` to ``end``.
 
+    Args:
+        start: λ at the start.
+        end: λ at the end.
+
     Example:
         >>> exponential(1.0, 0.01)(0.5)
         0.1
@@ -38,6 +46,10 @@ def exponential(start: float, end: float) -> Schedule:
 
 def cosine(start: float, end: float) -> Schedule:
     """Half a cosine wave from ``start`` to ``end``: slow, fast, slow.
+
+    Args:
+        start: λ at the start.
+        end: λ at the end.
 
     Example:
         >>> round(cosine(0.5, 0.1)(0.5), 6)

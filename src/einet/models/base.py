@@ -33,7 +33,15 @@ def check_no_team(team: Team) -> None:
 
 
 class Model(Distribution):
-    """A probabilistic circuit: a distribution that can be asked, learnt and saved."""
+    """A probabilistic circuit: a distribution that can be asked, learnt and saved.
+
+    Example:
+        >>> import einet
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+        >>> one, two = (einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1))
+        >>> [isinstance(each, einet.Model) for each in (one, einet.Mixture([one, two]))]
+        [True, True]
+    """
 
     #: With more than one, p(x) is a mixture of distributions p(x | c) that labels can tell apart.
     num_classes: int = 1
@@ -65,19 +73,59 @@ class Model(Distribution):
         self._columns = None if names is None else as_columns(names, self.num_variables)
 
     def remember(self, columns: tuple[str, ...] | None) -> None:
-        """Take the names of a data frame that the model learns from, if it has none yet."""
+        """Take the names of a data frame that the model learns from, if it has none yet.
+
+        Args:
+            columns: A name for each variable; None where the rows have no names.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.remember(("age", "height"))
+            >>> model.remember(("these", "come too late"))
+            >>> model.columns
+            ('age', 'height')
+        """
         if columns is not None and self.columns is None:
             self.columns = columns
 
     def forward(
         self, x: Any = None, observed: Any = None, *, labels: Any = None, where: Any = None
     ) -> Float[Tensor, " batch"]:
-        """``model(x)`` is ``model.log_prob(x)``."""
+        """``model(x)`` is ``model.log_prob(x)``.
+
+        Args:
+            x, observed, labels, where: As in :meth:`log_prob`.
+
+        Example:
+            >>> import einet, torch
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> x = torch.zeros(5, 2)
+            >>> torch.equal(model(x), model.forward(x)) and torch.equal(model(x), model.log_prob(x))
+            True
+        """
         return self.log_prob(x, observed, labels=labels, where=where)
 
     @abstractmethod
     def initialize(self, data: Any, observed: Any = None, seed: int = 0) -> Model:
-        """Set leaves from data, as a start for learning."""
+        """Set leaves from data, as a start for learning; :func:`einet.fit` does so by itself.
+
+        Args:
+            data, observed: Rows; as in :meth:`log_prob`.
+            seed: Seed of all that is random.
+
+        Returns:
+            The model itself.
+
+        Example:
+            >>> import einet, torch
+            >>> x = 100 + torch.randn(50, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> before = model.log_prob(x).mean()
+            >>> model = model.initialize(x)
+            >>> model.initialized, (model.log_prob(x).mean() > before).item()
+            (True, True)
+        """
 
     @abstractmethod
     def e_step(
@@ -92,7 +140,23 @@ class Model(Distribution):
     ) -> Statistics:
         """Expected statistics of the latent variables, added to ``into`` where given.
 
-        With a ``team`` of processes that have rows of their own each, those of all rows.
+        Args:
+            x, observed: The data; as in :meth:`log_prob`.
+            labels: The class of each row, −1 where unknown.
+            weights: How often each row counts; once by default.
+            into: Statistics to add to.
+            team: Processes with rows of their own each: the statistics are those of all rows.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(50, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> statistics = model.e_step(x[:30])
+            >>> statistics = model.e_step(x[30:], into=statistics)
+            >>> statistics.rows.item()
+            50.0
+            >>> torch.allclose(statistics.log_likelihood, model.log_prob(x).double().sum())
+            True
         """
 
     @abstractmethod
@@ -108,6 +172,17 @@ class Model(Distribution):
             statistics: What :meth:`e_step` found.
             step_size: λ: how far to move; 1 is all the way.
             prior: Pseudo-counts on the scale of these statistics: see :class:`einet.Prior`.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(50, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(
+            ...     einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3
+            ... ).initialize(x)
+            >>> before = model.log_prob(x).mean()
+            >>> model.m_step(model.e_step(x))  # one step of EM, which never makes it worse
+            >>> (model.log_prob(x).mean() > before).item()
+            True
         """
 
     @abstractmethod
@@ -121,6 +196,16 @@ class Model(Distribution):
             batch_size: Rows in a mini-batch.
             full_batch: Whether statistics of all sums are kept, as :class:`~einet.EM` and several
                 processes do.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=64, depth=3, replicas=4)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=8)
+            >>> small, large = model.memory(batch_size=100), model.memory(batch_size=1000)
+            >>> large.values == 10 * small.values
+            True
+            >>> str(small).partition(":")[0].endswith("MiB on cpu")
+            True
         """
 
     def em_step(
@@ -133,7 +218,23 @@ class Model(Distribution):
         step_size: float | Tensor = 1.0,
         prior: PseudoCounts | None = None,
     ) -> Float[Tensor, ""]:
-        """``m_step(e_step(x), step_size, prior)``; the mean log-likelihood before the update."""
+        """``m_step(e_step(x), step_size, prior)``; the mean log-likelihood before the update.
+
+        Args:
+            x, observed: The data; as in :meth:`log_prob`.
+            labels: The class of each row, −1 where unknown.
+            weights: How often each row counts; once by default.
+            step_size: λ: how far to move; 1 is all the way.
+            prior: Pseudo-counts on the scale of these rows.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(50, 2, generator=torch.manual_seed(0))
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> means = [model.em_step(x, step_size=0.5).item() for _ in range(5)]
+            >>> means == sorted(means)
+            True
+        """
         step_size = as_step_size(step_size)
         check_pseudo_counts(prior)
         batch = self.as_batch(x, observed, labels=labels, weights=weights, allow_empty=False)
@@ -144,15 +245,48 @@ class Model(Distribution):
 
     @abstractmethod
     def check_statistics(self, statistics: Any, name: str) -> None:
-        """Raise unless these are statistics that :meth:`e_step` made for a model of this form."""
+        """Raise unless these are statistics that :meth:`e_step` made for a model of this form.
+
+        Args:
+            statistics: What was given.
+            name: What the error calls it.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.check_statistics(model.e_step([[0.5, 1.0]]), "statistics")
+            >>> model.check_statistics([1, 2, 3], "statistics")
+            Traceback (most recent call last):
+            TypeError: statistics must be the statistics of an Einet, ...
+        """
 
     @abstractmethod
     def check_support(self, batch: Batch, name: str) -> None:
-        """Raise if an observed value has density zero whatever the parameters."""
+        """Raise if an observed value has density zero whatever the parameters.
+
+        Args:
+            batch: The rows, checked.
+            name: What the error calls them.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
+            >>> model.check_support(model.as_batch([[0, 1], [1, 7]]), "data")
+            Traceback (most recent call last):
+            ValueError: data[1, 1] is 7, outside the support of Bernoulli: 0 or 1
+        """
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers the model keeps as parameters."""
+        """How many numbers the model keeps as parameters.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+            >>> model.num_parameters  # 2 leaves of 3 Gaussians, and 9 weights of their products
+            21
+        """
         return sum(parameter.numel() for parameter in self.parameters())
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -213,7 +347,20 @@ class Model(Distribution):
 
     @abstractmethod
     def describe(self, graphs: dict[RegionGraph, str]) -> dict[str, Any]:
-        """What a file says of the model beside its tensors; graphs that are new get a name."""
+        """What a file says of the model beside its tensors.
+
+        Args:
+            graphs: The structures described before, with what the file calls them; those that are
+                new are added.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> graphs = {}
+            >>> described = model.describe(graphs)
+            >>> described["kind"], described["num_sums"], list(graphs.values())
+            ('Einet', 3, ['graphs.0'])
+        """
 
     def save(self, path: str | PathLike[str], metadata: Mapping[Any, Any] | None = None) -> None:
         """Write the model to one file, atomically; :func:`einet.load` reads it back.
@@ -225,6 +372,15 @@ class Model(Distribution):
         Raises:
             ValueError: The parameters are not those of a distribution, but NaN, say, or weights
                 that do not add up to 1. Nothing is written then.
+
+        Example:
+            >>> import einet, tempfile, torch
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/model.einet", metadata={"trained on": "nothing yet"})
+            ...     again = einet.load(f"{folder}/model.einet")
+            >>> torch.equal(again.log_prob([[0.5, 1.0]]), model.log_prob([[0.5, 1.0]]))
+            True
         """
         graphs: dict[RegionGraph, str] = {}
         description = self.describe(graphs)

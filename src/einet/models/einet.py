@@ -119,7 +119,18 @@ class Einet(EinetDistribution, Model):
         sums: str,
         num_classes: int,
     ) -> Einet:
-        """A network whose parameters have shapes, but no values or memory: for a file to fill."""
+        """A network whose parameters have shapes, but no values or memory: for a file to fill.
+
+        Args:
+            graph, family, num_sums, num_leaves, sums, num_classes: As of :class:`Einet` itself.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet.unfilled(graph, einet.Gaussian(), 3, 3, "einsum", num_classes=1)
+            >>> model.num_parameters, model.leaf.leaf_blocks[0].stored.device
+            (21, device(type='meta'))
+        """
         model = cls.__new__(cls)
         torch.nn.Module.__init__(model)
         with OnPaper():
@@ -172,7 +183,15 @@ class Einet(EinetDistribution, Model):
 
     @property
     def precision(self) -> Precision:
-        """How exactly the fused kernels multiply: ``"highest"``, ``"high"`` or ``"medium"``."""
+        """How exactly the fused kernels multiply: ``"highest"``, ``"high"`` or ``"medium"``.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.precision
+            'highest'
+            >>> model.precision = "medium"  # from now on, where the model lies on a GPU
+        """
         return self.circuit.precision
 
     @precision.setter
@@ -203,7 +222,24 @@ class Einet(EinetDistribution, Model):
     def class_log_prob(
         self, x: Any = None, observed: Any = None, *, where: Any = None
     ) -> Float[Tensor, "batch classes"]:
-        """log p(x | c) for every class."""
+        """log p(x | c) for every class.
+
+        Args:
+            x, observed, where: The rows; as in :meth:`log_prob`.
+
+        Returns:
+            ``[batch, classes]``.
+
+        Example:
+            >>> import einet, torch
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3, num_classes=2)
+            >>> of_classes = model.class_log_prob([[0.5, 1.0]])
+            >>> of_classes.shape
+            torch.Size([1, 2])
+            >>> torch.allclose(model.log_prob([[0.5, 1.0]]).exp(), of_classes.exp().mean(1))
+            True
+        """
         if is_traced():
             return eagerly(self.class_log_prob, x, observed, where=where)
         batch = self.as_batch(x, observed, where=where, events=True, differentiable=True)
@@ -212,7 +248,23 @@ class Einet(EinetDistribution, Model):
     def class_posterior(
         self, x: Any = None, observed: Any = None, *, where: Any = None
     ) -> Float[Tensor, "batch classes"]:
-        """p(c | x) for every class; the class prior where p(x) = 0."""
+        """p(c | x) for every class; the class prior where p(x) = 0.
+
+        Args:
+            x, observed, where: The rows; as in :meth:`log_prob`.
+
+        Returns:
+            ``[batch, classes]``; the rows add up to 1.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.tensor([[-2.0, -2.0], [-1.0, -2.0], [2.0, 2.0], [2.0, 1.0]])
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3, num_classes=2)
+            >>> history = einet.fit(model, x, labels=[0, 0, 1, 1], epochs=3, progress=False)
+            >>> model.class_posterior([[-2.0, float("nan")], [2.0, 2.0]]).argmax(1)
+            tensor([0, 1])
+        """
         if is_traced():
             return eagerly(self.class_posterior, x, observed, where=where)
         batch = self.as_batch(x, observed, where=where, events=True, differentiable=True)
@@ -236,6 +288,17 @@ class Einet(EinetDistribution, Model):
             clusters: Whether entry k of all leaves and sums starts out as cluster k of the rows
                 (k-means), which sets the sum weights too. EM often ends in a better place from
                 there, with linear sums above all.
+
+        Example:
+            >>> import einet, torch
+            >>> x = torch.randn(60, 2, generator=torch.manual_seed(0)) + torch.tensor(
+            ...     [[0.0], [9.0]] * 30
+            ... )
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=4, sums="linear")
+            >>> plain = model.initialize(x).log_prob(x).mean()
+            >>> (model.initialize(x, clusters=True).log_prob(x).mean() > plain).item()
+            True
         """
         generator = torch.Generator().manual_seed(as_seed(seed))
         check_flag("clusters", clusters)
@@ -373,7 +436,15 @@ class Einet(EinetDistribution, Model):
         }
 
     def compiled_order(self) -> dict[str, Any]:
-        """What the tensors' names do not tell of the compiled order."""
+        """What the tensors' names do not tell of the compiled order.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=4, depth=2, replicas=2)
+            >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+            >>> [layer["kind"] for layer in model.compiled_order()["layers"]]
+            ['EinsumLayer', 'EinsumLayer', 'MixingLayer']
+        """
         groups = self.leaf.family_groups
         layers = []
         for layer in self.circuit.sum_layers:
@@ -390,11 +461,28 @@ class Einet(EinetDistribution, Model):
         """What ``state_dict`` holds beside parameters: whether they are initialised, and of what.
 
         :mod:`einet.models.state` says more.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> bytes(model.get_extra_state().tolist())[:16]
+            b'{"initialized": '
         """
         return record_of(self)
 
     def set_extra_state(self, state: Any) -> None:
-        """Taken up with all else in :meth:`load_state_dict`."""
+        """Taken up with all else in :meth:`load_state_dict`.
+
+        Args:
+            state: What :meth:`get_extra_state` told; nothing is done with it here.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.set_extra_state(model.get_extra_state())  # torch asks for both
+            >>> "_extra_state" in model.state_dict()
+            True
+        """
 
     def _load_from_state_dict(
         self,
@@ -413,6 +501,14 @@ class Einet(EinetDistribution, Model):
         self.initialized = is_initialized(self, state_dict, prefix)
 
     def extra_repr(self) -> str:
+        """What torch prints of the network beside its layers.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> model.extra_repr()
+            'variables=2, sums=3, leaves=3, parameters=21'
+        """
         classes = f", classes={self.num_classes}" if self.num_classes > 1 else ""
         kind = "" if self.sums == "einsum" else f" {self.sums}"
         return (

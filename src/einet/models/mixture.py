@@ -114,7 +114,16 @@ class Mixture(MixtureDistribution, Model):
 
     @property
     def initialized(self) -> bool:  # type: ignore[override]
-        """Whether the leaves of all components have been set from data."""
+        """Whether the leaves of all components have been set from data.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> one, two = (einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1))
+            >>> model = einet.Mixture([one.initialize([[0.5, 1.0], [1.5, 2.0]]), two])
+            >>> model.initialized
+            False
+        """
         return all(model.initialized for model in self.models)
 
     @property
@@ -143,7 +152,24 @@ class Mixture(MixtureDistribution, Model):
     def responsibilities(
         self, x: Any = None, observed: Any = None, *, where: Any = None
     ) -> Float[Tensor, "batch components"]:
-        """The posterior probability of each component; the weights where p(x) = 0."""
+        """The posterior probability of each component; the weights where p(x) = 0.
+
+        Args:
+            x, observed, where: The rows; as in :meth:`log_prob`.
+
+        Returns:
+            ``[batch, components]``; the rows add up to 1.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> low, high = (einet.Einet(graph, einet.Gaussian(), num_sums=3) for _ in range(2))
+            >>> low = low.initialize([[0.0, 0.1], [0.2, 0.0]])
+            >>> high = high.initialize([[9.0, 9.1], [9.2, 9.0]])
+            >>> model = einet.Mixture([low, high])
+            >>> model.responsibilities([[0.0, 0.0], [float("nan"), 9.0]]).argmax(1)
+            tensor([0, 1])
+        """
         batch = self.as_batch(x, observed, where=where, events=True)
         with torch.no_grad():
             joint = self.component_log_prob(batch)
@@ -231,7 +257,21 @@ class Mixture(MixtureDistribution, Model):
     def update_weights(
         self, counts: Float[Tensor, " components"], step_size: float | Tensor = 1.0
     ) -> None:
-        """The M-step of the weights, given how often each component was chosen."""
+        """The M-step of the weights, given how often each component was chosen.
+
+        Args:
+            counts: A count for each component, of whatever total.
+            step_size: λ: how far to move; 1 is all the way.
+
+        Example:
+            >>> import einet, torch
+            >>> graph = einet.random_trees(num_variables=2, depth=1, replicas=1)
+            >>> parts = [einet.Einet(graph, einet.Gaussian(), 3, seed=seed) for seed in (0, 1)]
+            >>> model = einet.Mixture(parts)
+            >>> model.update_weights(torch.tensor([10.0, 30.0]))
+            >>> model.log_weights.exp()
+            tensor([0.2500, 0.7500])
+        """
         update_log_weights(self.log_weights, counts, step_size)
 
     def memory(self, batch_size: int = 500, *, full_batch: bool = False) -> Memory:

@@ -251,11 +251,29 @@ class Reference:
         """Log density of each row of ``x[batch, variables]``; NaN is missing.
 
         With classes it is log Σ_c π_c p(x | c).
+
+        Args:
+            x: The rows.
         """
         return self._log_prob(self._model, "", np.asarray(x, np.float64))
 
     def class_log_prob(self, x: Any) -> Float[Array, "batch classes"]:
-        """log p(x | c) of each row for every class."""
+        """log p(x | c) of each row for every class.
+
+        Args:
+            x: The rows.
+
+        Example:
+            >>> import einet, tempfile
+            >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=1)
+            >>> model = einet.Einet(graph, einet.Bernoulli(), num_sums=3, num_classes=2)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/model.einet")
+            ...     reference = Reference(f"{folder}/model.einet")
+            >>> x = [[1.0, 0.0, float("nan"), 1.0]]
+            >>> np.allclose(reference.class_log_prob(x), model.class_log_prob(x))
+            True
+        """
         if self._model["kind"] != "Einet":
             raise ValueError("a mixture has no classes")
         return self._root(self._model, "", np.asarray(x, np.float64)).T

@@ -53,13 +53,27 @@ class RegionGraphBuilder:
         self._partitions: list[Partition] = []
 
     def leaf(self, variables: Iterable[int]) -> int:
-        """A new region that stays unsplit: a factorised distribution over these variables."""
+        """A new region that stays unsplit: a factorised distribution over these variables.
+
+        Args:
+            variables: Its variables.
+
+        Returns:
+            The number of the region.
+        """
         region = self._add(self._scope(variables))
         self._declared_leaves.add(region)
         return region
 
     def region(self, variables: Iterable[int]) -> int:
-        """A new region over these variables, to be split by :meth:`partition`."""
+        """A new region over these variables, to be split by :meth:`partition`.
+
+        Args:
+            variables: Its variables.
+
+        Returns:
+            The number of the region.
+        """
         return self._add(self._scope(variables))
 
     def partition(self, children: Iterable[int], region: int | None = None) -> int:

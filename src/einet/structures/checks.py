@@ -25,7 +25,16 @@ _Partitions: TypeAlias = Sequence[tuple[int, tuple[int, ...]]]
 
 
 class StructureError(ValueError):
-    """A region graph that is not valid; the message names the region and partition at fault."""
+    """A region graph that is not valid; the message names the region and partition at fault.
+
+    Example:
+        >>> import einet
+        >>> try:
+        ...     einet.RegionGraph(2, [0b01, 0b11], [(1, (0, 0))])
+        ... except einet.StructureError as error:
+        ...     print(error)
+        partition 0 of region 1 {0, 1} has children (0, 0); no child may be repeated
+    """
 
 
 def describe_region(region: int, scopes: Sequence[int]) -> str:

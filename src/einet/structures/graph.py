@@ -18,7 +18,14 @@ __all__ = ["Partition", "RegionGraph"]
 
 
 class Partition(NamedTuple):
-    """One way to split a region: a product of its children."""
+    """One way to split a region: a product of its children.
+
+    Example:
+        >>> import einet
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=1)
+        >>> graph.partitions[0]
+        Partition(region=0, children=(1, 2))
+    """
 
     region: int
     children: tuple[int, ...]
@@ -103,11 +110,19 @@ class RegionGraph:
         )
 
     def partitions_of(self, region: int) -> tuple[int, ...]:
-        """The partitions of a region, as ascending indices into :attr:`partitions`."""
+        """The partitions of a region, as ascending indices into :attr:`partitions`.
+
+        Args:
+            region: The number of the region.
+        """
         return self._partitions_of[self._known(region)]
 
     def variables(self, region: int) -> tuple[int, ...]:
-        """The variables in a region's scope, ascending."""
+        """The variables in a region's scope, ascending.
+
+        Args:
+            region: The number of the region.
+        """
         return variables_of(self.scopes[self._known(region)])
 
     def _known(self, region: int) -> int:
@@ -226,7 +241,16 @@ class RegionGraph:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "RegionGraph":
-        """The graph of :meth:`to_arrays`, checked like any other; takes integers of any width."""
+        """The graph of :meth:`to_arrays`, checked like any other; takes integers of any width.
+
+        Args:
+            arrays: The arrays by name.
+
+        Example:
+            >>> graph = RegionGraph(2, [0b01, 0b10, 0b11], [(2, (0, 1))])
+            >>> RegionGraph.from_arrays(graph.to_arrays()) == graph
+            True
+        """
         return cls(*serialization.from_arrays(arrays))
 
     def to_json(self) -> str:
@@ -241,7 +265,16 @@ class RegionGraph:
 
     @classmethod
     def from_json(cls, text: str) -> "RegionGraph":
-        """The graph of :meth:`to_json`, checked like any other."""
+        """The graph of :meth:`to_json`, checked like any other.
+
+        Args:
+            text: The line of JSON.
+
+        Example:
+            >>> graph = RegionGraph(2, [0b01, 0b10, 0b11], [(2, (0, 1))])
+            >>> RegionGraph.from_json(graph.to_json()) == graph
+            True
+        """
         return cls(*serialization.from_json(text))
 
 

@@ -150,6 +150,17 @@ class TableModel:
         Columns of numbers count with their densities, states and categories with their
         probabilities. A number that its column cannot hold makes it −∞; what else a table does with
         strange cells is said in :class:`Table`.
+
+        Args:
+            frame: The rows; columns that it lacks are integrated out.
+
+        Example:
+            >>> import pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = TableModel.fit(frame, epochs=3)
+            >>> logs = model.log_prob(pandas.DataFrame({"a": ["x", "x"], "b": ["x", "y"]}))
+            >>> bool(logs[0] > logs[1])
+            True
         """
         data = as_rows(frame)[0]
         z = torch.from_numpy(self.table.encode(data))
@@ -181,7 +192,24 @@ class TableModel:
         return self.given(given).sample(as_int("n", n, minimum=0), seed, beyond)
 
     def impute(self, frame: Any, method: Any = "mean", seed: int | None = None) -> Any:
-        """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`."""
+        """The frame with its missing cells filled in; see :meth:`TablePosterior.impute`.
+
+        Args:
+            frame: Rows with holes.
+            method, seed: As in :meth:`TablePosterior.impute`.
+
+        Example:
+            >>> import numpy, pandas
+            >>> frame = pandas.DataFrame({"sex": ["f"] * 30 + ["m"] * 30})
+            >>> frame["height"] = numpy.linspace(155.0, 195.0, 60)
+            >>> model = TableModel.fit(frame, epochs=5)
+            >>> model.impute(pandas.DataFrame({"sex": ["f", None], "height": [None, 190.0]})).round(
+            ...     -1
+            ... )
+              sex  height
+            0   f   160.0
+            1   m   190.0
+        """
         return self.given(frame).impute(method, seed)
 
     def query(self, text: str) -> Answer:
@@ -191,6 +219,16 @@ class TableModel:
             text: Such as ``P(income='>50K' | 30<=age<40, job in {nurse, clerk})``, ``E(age | …)``,
                 ``median(hours)``, ``quantile(0.9, hours)``, ``interval(0.9, hours)``, ``mode(job)``
                 or ``distribution(job)``.
+
+        Example:
+            >>> import numpy, pandas
+            >>> frame = pandas.DataFrame({"sex": ["f"] * 30 + ["m"] * 30})
+            >>> frame["height"] = numpy.linspace(155.0, 195.0, 60)
+            >>> model = TableModel.fit(frame, epochs=5)
+            >>> model.query("P(sex=f | height<170)").value > 0.9
+            True
+            >>> model.query("median(height | sex=m)").value > 180
+            True
         """
         from einet.tables.query.table_source import query
 
@@ -198,7 +236,18 @@ class TableModel:
 
     @property
     def source(self) -> TableSource:
-        """The model as questions in words see it, for :func:`einet.tables.ask`."""
+        """The model as questions in words see it, for :func:`einet.tables.ask`.
+
+        Example:
+            >>> import pandas
+            >>> from einet.tables import ask
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = TableModel.fit(frame, epochs=3)
+            >>> list(model.source.columns)
+            ['a', 'b']
+            >>> ask(model.source, "P(a=x | b=x)").value == model.query("P(a=x | b=x)").value
+            True
+        """
         from einet.tables.query.table_source import TableSource
 
         source = self._source
@@ -220,6 +269,15 @@ class TableModel:
         Args:
             path: The file; its folder must exist.
             metadata: What else the file shall tell; ``"table"`` is taken.
+
+        Example:
+            >>> import pandas, tempfile
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = TableModel.fit(frame, epochs=1)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/table.einet", metadata={"rows": len(frame)})
+            ...     load_metadata(f"{folder}/table.einet")["rows"]
+            60
         """
         if metadata is not None and _KEY in metadata:
             raise ValueError(f"metadata must not have the name {_KEY!r}, under which the schema is")
@@ -237,6 +295,16 @@ class TableModel:
 
         Raises:
             FormatError: The file is no model of a table, or damaged.
+
+        Example:
+            >>> import pandas, tempfile
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = TableModel.fit(frame, epochs=1)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/table.einet")
+            ...     again = TableModel.load(f"{folder}/table.einet")
+            >>> bool((again.log_prob(frame) == model.log_prob(frame)).all())
+            True
         """
         metadata = load_metadata(path)
         if _KEY not in metadata:

@@ -35,6 +35,23 @@ class TablePosterior:
     Args:
         model, table: The model and its schema.
         evidence: What is known of each row.
+
+    Example:
+        >>> import einet, numpy, pandas
+        >>> frame = pandas.DataFrame({"sex": ["f"] * 30 + ["m"] * 30})
+        >>> frame["height"] = numpy.linspace(155.0, 195.0, 60)
+        >>> model = einet.TableModel.fit(frame, epochs=5)
+        >>> posterior = model.given({"sex": "f"})
+        >>> bool(160 < posterior.mean("height")[0] < posterior.quantile("height", 0.9)[0] < 180)
+        True
+        >>> lower, upper = posterior.interval("height", 0.9)
+        >>> chance = posterior.cdf("height", upper) - posterior.cdf("height", lower)
+        >>> float(chance[0].round(3)), bool(lower < posterior.median("height") < upper)
+        (0.9, True)
+        >>> posterior.sample(2, seed=0)["sex"].tolist()
+        ['f', 'f']
+        >>> posterior.unknown("sex"), posterior.unknown("height")
+        (array([False]), array([ True]))
     """
 
     def __init__(self, model: Model, table: Table, evidence: Evidence) -> None:
@@ -64,7 +81,17 @@ class TablePosterior:
 
     @property
     def log_evidence(self) -> Float[np.ndarray, " rows"]:
-        """log p(e): log densities, in the units of the columns, and log probabilities of events."""
+        """log p(e): log densities, in the units of the columns, and log probabilities of events.
+
+        Example:
+            >>> import einet, pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = einet.TableModel.fit(frame, epochs=3)
+            >>> float(np.exp(model.given({"a": "x"}).log_evidence)[0].round(1))
+            0.5
+            >>> float(model.given({"a": ["x", "y"]}).log_evidence[0].round(4))
+            0.0
+        """
         return self._log_evidence + self.evidence.log_change
 
     # -- one column ------------------------------------------------------------------------------
@@ -73,6 +100,18 @@ class TablePosterior:
         """The probability of each value of a column of categories or states, as a data frame.
 
         It has a column for each value, in their order.
+
+        Args:
+            column: The name of the column.
+
+        Example:
+            >>> import einet, pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = einet.TableModel.fit(frame, epochs=5)
+            >>> model.given(pandas.DataFrame({"a": ["x", "y"]})).probabilities("b") > 0.5
+                   x      y
+            0   True  False
+            1  False   True
         """
         coding = self.table.coding(column)
         if not isinstance(coding, States):
@@ -96,12 +135,33 @@ class TablePosterior:
         return nw.from_dict(columns, backend=library).to_native()
 
     def state_probabilities(self, column: Any) -> Float[np.ndarray, "rows values"]:
-        """The same as an array."""
+        """The same as :meth:`probabilities`, as an array.
+
+        Args:
+            column: The name of the column.
+
+        Returns:
+            ``[rows, values]``; the rows add up to 1.
+
+        Example:
+            >>> import einet, pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = einet.TableModel.fit(frame, epochs=3)
+            >>> model.given({"a": "x"}).state_probabilities("b").shape
+            (1, 2)
+        """
         variable = self.table.variables(column).start
         return self._of_states(variable)
 
     def mean(self, column: Any) -> np.ndarray:
-        """E[column | e] of each row; of dates and times as such."""
+        """E[column | e] of each row; of dates and times as such.
+
+        Args:
+            column: A column of numbers, dates or times.
+
+        Returns:
+            ``[rows]``.
+        """
         return self.marginal(column).mean_cells()
 
     def quantile(self, column: Any, q: float | Sequence[float]) -> np.ndarray:
@@ -122,18 +182,41 @@ class TablePosterior:
         return answers[0] if np.ndim(q) == 0 else np.stack(answers)
 
     def median(self, column: Any) -> np.ndarray:
-        """The same for q = ½."""
+        """The same as :meth:`quantile` for q = ½.
+
+        Args:
+            column: A column of numbers, dates or ordered categories.
+
+        Returns:
+            ``[rows]``.
+        """
         return self.quantile(column, 0.5)
 
     def interval(self, column: Any, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends between which a column lies with probability ``mass``, as much on each side."""
+        """The ends between which a column lies with probability ``mass``, as much on each side.
+
+        Args:
+            column: A column of numbers, dates or ordered categories.
+            mass: That probability, between 0 and 1.
+
+        Returns:
+            The lower and the upper ends, ``[rows]`` each.
+        """
         if not 0 < mass < 1:
             raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
         lower, upper = self.quantile(column, [(1 - mass) / 2, (1 + mass) / 2])
         return lower, upper
 
     def cdf(self, column: Any, x: Any) -> Float[np.ndarray, " rows"]:
-        """P(column ≤ x | e) of each row; x is a number for all rows, or one for each."""
+        """P(column ≤ x | e) of each row.
+
+        Args:
+            column: A column of numbers.
+            x: A number for all rows, or one for each.
+
+        Returns:
+            ``[rows]``.
+        """
         marginal = self.marginal(column)
         at = np.broadcast_to(np.asarray(x, dtype=np.float64), (len(self),))
         return marginal.cdf(at)
@@ -201,6 +284,15 @@ class TablePosterior:
                 * ``"sample"``: one draw of all missing cells of a row together.
 
             seed: Seed of ``"sample"``.
+
+        Example:
+            >>> import einet, pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> model = einet.TableModel.fit(frame, epochs=5)
+            >>> model.given(pandas.DataFrame({"a": ["x", None], "b": [None, "y"]})).impute()
+               a  b
+            0  x  x
+            1  y  y
         """
         check_choice("method", method, get_args(Filling))
         if method == "sample":
@@ -225,7 +317,14 @@ class TablePosterior:
         return self.table.build(cells, len(self), self.evidence.backend)
 
     def unknown(self, column: Any) -> np.ndarray:
-        """Which rows do not say what a column is."""
+        """Which rows do not say what a column is.
+
+        Args:
+            column: The name of the column.
+
+        Returns:
+            True or False, ``[rows]``.
+        """
         where = self.table.variables(column)
         return np.asarray(np.isnan(self.evidence.z[:, where.start : where.stop]).all(1))
 
@@ -241,7 +340,20 @@ class TablePosterior:
         return np.sum(parts, axis=0)
 
     def marginal(self, column: Any) -> Marginal:
-        """The distribution of one column in each row."""
+        """The distribution of one column in each row.
+
+        Args:
+            column: The name of the column.
+
+        Example:
+            >>> import einet, numpy, pandas
+            >>> frame = pandas.DataFrame({"sex": ["f"] * 30 + ["m"] * 30})
+            >>> frame["height"] = numpy.linspace(155.0, 195.0, 60)
+            >>> model = einet.TableModel.fit(frame, epochs=3)
+            >>> height = model.given({"sex": "f"}).marginal("height")
+            >>> bool(height.quantile_cells(0.25)[0] < height.mean_cells()[0])
+            True
+        """
         self._check_possible()
         coding, where = self.table.coding(column), self.table.variables(column)
         if not isinstance(coding, Number | Spiked | States):

@@ -36,7 +36,18 @@ _VERSION = 1
 
 
 class TableWarning(UserWarning):
-    """Something in a data frame is not as the table expects it, and was dealt with as is said."""
+    """Something in a data frame is not as the table expects it, and was dealt with as is said.
+
+    Example:
+        >>> import pandas, warnings
+        >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10}))
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always", TableWarning)
+        ...     table.encode(pandas.DataFrame({"sex": ["f", "x"]}))
+        array([[ 0.], [nan]])
+        >>> print(caught[0].message)
+        column 'sex' has 1 cell never seen, such as x, taken as missing
+    """
 
 
 class Table:
@@ -129,27 +140,68 @@ class Table:
 
     @property
     def names(self) -> list[Any]:
-        """The names of all columns, those that are left out too."""
+        """The names of all columns, those that are left out too.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10, "of": ["us"] * 20}))
+            >>> table.names, table.modelled  # there is nothing to learn from a constant
+            (['sex', 'of'], ['sex'])
+        """
         return list(self.codings)
 
     @property
     def modelled(self) -> list[Any]:
-        """The names of the columns that have variables."""
+        """The names of the columns that have variables.
+
+        Example:
+            >>> import pandas
+            >>> Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10, "of": ["us"] * 20})).modelled
+            ['sex']
+        """
         return [name for name, variables in self._variables.items() if len(variables)]
 
     def variables(self, column: Any) -> range:
-        """The numbers of a column's variables."""
+        """The numbers of a column's variables.
+
+        Args:
+            column: The name of the column.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"a": ["x", "y"] * 10, "b": ["x", "y"] * 10}))
+            >>> table.variables("b")
+            range(1, 2)
+        """
         self.coding(column)
         return self._variables[column]
 
     def coding(self, column: Any) -> Coding:
-        """How a column becomes variables."""
+        """How a column becomes variables.
+
+        Args:
+            column: The name of the column.
+
+        Example:
+            >>> import pandas
+            >>> Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10})).coding("sex").describe()
+            '2 categories: f, m'
+        """
         if column not in self.codings:
             raise ValueError(f"the table {_has(column, self.names)}")
         return self.codings[column]
 
     def families(self) -> list[ExponentialFamily]:
-        """The family of every variable."""
+        """The family of every variable.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(
+            ...     pandas.DataFrame({"sex": ["f", "m"] * 10, "size": [1.5, 2.25, 3.1, 0.7] * 5})
+            ... )
+            >>> [type(family).__name__ for family in table.families()]
+            ['Categorical', 'Categorical']
+        """
         return [family for coding in self.codings.values() for family in coding.families()]
 
     # -- there and back ----------------------------------------------------------------------------
@@ -164,6 +216,12 @@ class Table:
             strange: Categories never seen count as missing, and numbers that cannot be as the
                 nearest that can: ``"warn"`` of them, ``"refuse"`` them, or ``"ignore"`` it.
             seed: For learning: numbers on a grid are spread at random over their grid intervals.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10}))
+            >>> table.encode(pandas.DataFrame({"sex": ["m", None]}))
+            array([[ 1.], [nan]])
         """
         check_choice("strange", strange, ("warn", "refuse", "ignore"))
         data = self._frame(frame)
@@ -185,9 +243,21 @@ class Table:
         return np.concatenate(parts, 1)
 
     def log_density_change(self, frame: Any) -> Float[np.ndarray, " rows"]:
-        """Σ log |dz/dx| over the known cells of each row: what model densities lack of the table's.
+        """What a model's densities lack of the table's: log abs(dz/dx), summed over known cells.
 
         It is −∞ where a number lies beyond the bounds of its column.
+
+        Args:
+            frame: The rows.
+
+        Example:
+            >>> import pandas
+            >>> frame = pandas.DataFrame({"size": np.linspace(1.0, 2.0, 60) ** 2})
+            >>> table = Table.of(frame)
+            >>> table.log_density_change(frame).shape
+            (60,)
+            >>> table.log_density_change(pandas.DataFrame({"size": [-1.0]}))  # no size is below 0
+            array([-inf])
         """
         data = self._frame(frame)
         total = np.zeros(len(data))
@@ -203,6 +273,13 @@ class Table:
         Args:
             values: ``[rows, variables]``; NaN becomes a missing cell.
             backend: The library of the frame; that of the table by default.
+
+        Example:
+            >>> import pandas
+            >>> Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10})).decode([[1.0], [0.0]])
+              sex
+            0   m
+            1   f
         """
         z = np.asarray(values, dtype=np.float64)
         if z.ndim != 2 or z.shape[1] != self.num_variables:
@@ -220,7 +297,19 @@ class Table:
     def build(
         self, columns: Mapping[Any, np.ndarray], rows: int, backend: str | None = None
     ) -> Any:
-        """A data frame of some columns, given their cells."""
+        """A data frame of some columns, given their cells.
+
+        Args:
+            columns: The cells of each column, by its name.
+            rows: How many rows the frame has.
+            backend: The library of the frame; that of the table by default.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10, "age": [20, 30] * 10}))
+            >>> table.build({"age": np.array([20.0, 30.0])}, rows=2)["age"].tolist()
+            [20, 30]
+        """
         parts = [(name, cells, self.types[name]) for name, cells in columns.items()]
         return build_frame(parts, usable_backend(backend or self.backend), rows)
 
@@ -234,6 +323,15 @@ class Table:
         Args:
             column: The name of the column.
             pieces: Intervals of a column of numbers, sets of values of one of categories.
+
+        Example:
+            >>> import pandas
+            >>> from einet.tables.constraints import Values
+            >>> table = Table.of(pandas.DataFrame({"size": ["S", "M", "L"] * 10}))
+            >>> len(table.alternatives("size", [Values(["S", "M"])]))  # one event of two states
+            1
+            >>> table.alternatives("size", [])
+            []
         """
         coding, start = self.coding(column), self._variables[column].start
         try:
@@ -245,7 +343,14 @@ class Table:
     # -- files -------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The schema in plain values that JSON can say."""
+        """The schema in plain values that JSON can say.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10}))
+            >>> list(table.to_dict()), table.to_dict()["columns"][0]["name"]
+            (['version', 'backend', 'columns'], 'sex')
+        """
         columns = [
             {"name": name, "type": self.types[name].to_dict(), **coding.to_dict()}
             for name, coding in self.codings.items()
@@ -256,8 +361,17 @@ class Table:
     def from_dict(cls, plain: Mapping[str, Any]) -> Table:
         """The schema that :meth:`to_dict` told of, checked.
 
+        Args:
+            plain: What :meth:`to_dict` told.
+
         Raises:
             ValueError: It is none, or of a newer release.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10}))
+            >>> Table.from_dict(table.to_dict()) == table
+            True
         """
         version = plain.get("version") if isinstance(plain, Mapping) else None
         if version != _VERSION:

@@ -72,6 +72,18 @@ def save(images: Images, path: str | PathLike[str]) -> None:
 
     For sets that are too large for that: decode them once, whatever their size, a few at a time.
     An array ``[images, height, width, channels]`` is written; labels are not.
+
+    Args:
+        images: The images.
+        path: The file.
+
+    Example:
+        >>> import tempfile
+        >>> grey = ArrayImages(np.zeros((100, 28, 28), dtype=np.uint8))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(grey, f"{folder}/grey.npy")
+        ...     np.load(f"{folder}/grey.npy").shape
+        (100, 28, 28, 1)
     """
     path = Path(path)
     # Whoever finds the file finds it complete.
@@ -105,6 +117,13 @@ def load(
         path: The file, as :func:`save` or ``numpy.save`` wrote it.
         labels, name, split: As in :class:`Images`; the name is that of the file by default.
         max_pixels: The most pixels that an image may have.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/grey.npy", np.zeros((100, 28, 28), dtype=np.uint8))
+        ...     load(f"{folder}/grey.npy")
+        ArrayImages('grey', 100 images of 28×28×1)
     """
     path, max_pixels = Path(path), as_max_pixels(max_pixels)
     if not path.is_file():

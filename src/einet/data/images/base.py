@@ -44,6 +44,21 @@ class Images(ABC):
         labels: The class of each image, or a function that reads them when they are asked for.
         name: The name of the set.
         split: The name of the part of it.
+
+    Example:
+        >>> from einet.data.images import ArrayImages, Images
+        >>> class Plain(Images):  # image n is as bright as its number
+        ...     def read(self, rows):
+        ...         grey = np.arange(len(self), dtype=np.uint8)[rows]
+        ...         return np.repeat(grey[:, None], self.num_variables, 1)
+        ...
+        ...     def take(self, rows):
+        ...         return ArrayImages(self[rows].view(-1, *self.image_shape).numpy())
+        >>> images = Plain((2, 3, 1), num_images=100)
+        >>> images, images[7]
+        (Plain('images', 100 images of 2×3×1), tensor([7, 7, 7, 7, 7, 7], dtype=torch.uint8))
+        >>> [len(batch) for batch in images.batches(40)], images.take([3, 5])
+        ([40, 40, 20], ArrayImages('images', 2 images of 2×3×1))
     """
 
     def __init__(
@@ -64,11 +79,19 @@ class Images(ABC):
     def read(
         self, rows: slice | Int[np.ndarray, " chosen"]
     ) -> UInt8[np.ndarray, "chosen variables"]:
-        """The bytes of some rows, whose numbers are known to be valid."""
+        """The bytes of some rows, whose numbers are known to be valid.
+
+        Args:
+            rows: A slice, or their numbers.
+        """
 
     @abstractmethod
     def take(self, rows: RowIndex) -> Images:
-        """A set of some of these images, in the given order."""
+        """A set of some of these images, in the given order.
+
+        Args:
+            rows: A slice, their numbers, or a mask of all images.
+        """
 
     @property
     def labels(self) -> Int[Tensor, " rows"] | None:
@@ -76,6 +99,12 @@ class Images(ABC):
 
         Labels that lie in a file of their own are read when they are first asked for: raises what
         reading it raises, such as ``FileNotFoundError`` where there is no such file.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> images = ArrayImages(np.zeros((3, 8, 8), dtype=np.uint8), labels=[7, 1, 7])
+            >>> images.labels
+            tensor([7, 1, 7])
         """
         if callable(self._labels):
             self._labels = _as_labels(self._labels(), len(self))
@@ -89,24 +118,52 @@ class Images(ABC):
     def labels_of(
         self, rows: slice | Int[np.ndarray, " chosen"]
     ) -> Int[Tensor, " chosen"] | Callable[[], Tensor] | None:
-        """What :meth:`take` gives a smaller set for its ``labels``; reads nothing."""
+        """What :meth:`take` gives a smaller set for its ``labels``; reads nothing.
+
+        Args:
+            rows: A slice, or their numbers.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> images = ArrayImages(np.zeros((3, 8, 8), dtype=np.uint8), labels=[7, 1, 7])
+            >>> images.labels_of(slice(0, 2))
+            tensor([7, 1])
+        """
         if callable(self._labels):
             return partial(_read_some, self._labels, rows)
         return None if self._labels is None else self._labels[rows]
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Height and width."""
+        """Height and width.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> ArrayImages(np.zeros((3, 8, 6), dtype=np.uint8)).grid
+            (8, 6)
+        """
         return self.image_shape[:2]
 
     @property
     def channels(self) -> int:
-        """1 for grey images, 3 for colours."""
+        """1 for grey images, 3 for colours.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> ArrayImages(np.zeros((3, 8, 6, 3), dtype=np.uint8)).channels
+            3
+        """
         return self.image_shape[2]
 
     @property
     def num_variables(self) -> int:
-        """The numbers of an image: height × width × channels."""
+        """The numbers of an image: height × width × channels.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> ArrayImages(np.zeros((3, 8, 6, 3), dtype=np.uint8)).num_variables
+            144
+        """
         return math.prod(self.image_shape)
 
     def __len__(self) -> int:
@@ -125,18 +182,41 @@ class Images(ABC):
     def batches(
         self, size: int, order: RowIndex | None = None
     ) -> Iterator[UInt8[Tensor, "batch variables"]]:
-        """Tensors of ``size`` rows, in the given order or as they come; the last may have less."""
+        """Tensors of ``size`` rows, in the given order or as they come; the last may have less.
+
+        Args:
+            size: The rows of a batch.
+            order: Which rows, in what order; all of them by default.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> images = ArrayImages(np.zeros((10, 8, 8), dtype=np.uint8))
+            >>> [len(batch) for batch in images.batches(4)]
+            [4, 4, 2]
+        """
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise ValueError(f"size must be a whole number of at least 1, got {size!r}")
         source = self if order is None else self.take(order)
         return (source[start : start + size] for start in range(0, len(source), size))
 
     def numpy(self) -> UInt8[np.ndarray, "rows variables"]:
-        """All rows as one array."""
+        """All rows as one array.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> ArrayImages(np.zeros((10, 8, 8), dtype=np.uint8)).numpy().shape
+            (10, 64)
+        """
         return self.read(slice(0, len(self)))
 
     def tensor(self) -> UInt8[Tensor, "rows variables"]:
-        """All rows as one tensor."""
+        """All rows as one tensor.
+
+        Example:
+            >>> from einet.data.images import ArrayImages
+            >>> ArrayImages(np.zeros((10, 8, 8), dtype=np.uint8)).tensor().shape
+            torch.Size([10, 64])
+        """
         return torch.from_numpy(self.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

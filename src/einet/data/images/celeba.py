@@ -54,6 +54,17 @@ def load(
         size, crop, channels, enlarge, max_pixels: What is made of each image of 218×178 pixels; see
             :class:`~einet.data.images.Framing`. By default nothing.
         workers, keep: See :class:`~einet.data.images.ImageFiles`.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     faces = Path(root, "img_align_celeba")
+        ...     faces.mkdir()
+        ...     for number in (1, 2):
+        ...         Image.new("RGB", (178, 218), "brown").save(faces / f"00000{number}.jpg")
+        ...     load(root, crop=128, size=64)
+        ImageFiles('celeba', split='all', 2 images of 64×64×3)
     """
     if split not in get_args(Split):
         raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
@@ -77,7 +88,18 @@ def load(
 
 
 def find(root: str | PathLike[str]) -> Path:
-    """The archive or the folder of the images; raises where there is none."""
+    """The archive or the folder of the images; raises where there is none.
+
+    Args:
+        root: Where to look; see :func:`load`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "img_align_celeba").mkdir()
+        ...     find(root).name
+        'img_align_celeba'
+    """
     root = Path(root)
     if root.is_file() or (root.is_dir() and root.name == _IMAGES):
         return root
@@ -105,7 +127,19 @@ def _find_partition(root: Path, images: Path) -> Path:
 
 
 def read_partition(path: str | PathLike[str]) -> dict[str, str]:
-    """The split of each image, by the image's name."""
+    r"""The split of each image, by the image's name.
+
+    Args:
+        path: The list of all images, ``list_eval_partition.txt``.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     path = Path(root, "list_eval_partition.txt")
+        ...     written = path.write_text("000001.jpg 0\n000002.jpg 2\n")
+        ...     read_partition(path)
+        {'000001.jpg': 'train', '000002.jpg': 'test'}
+    """
     splits = dict(zip("012", get_args(Split), strict=False))
     partition: dict[str, str] = {}
     try:

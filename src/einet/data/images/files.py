@@ -38,6 +38,17 @@ class ImageFiles(Images):
         workers: Threads that decode; by default one for each processor, at most 8.
         keep: Whether to decode all images into one array on first use, and keep that.
         labels, name, split: As in :class:`Images`.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> from einet.data.images import folder
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         Image.new("RGB", (64, 48), "brown").save(f"{root}/{name}.png")
+        ...     images = folder.load(root, size=8)
+        ...     images.image_shape, images.names, images[:1].shape  # the first is decoded here
+        ((8, 8, 3), ['cat.png', 'dog.png'], torch.Size([1, 192]))
     """
 
     def __init__(

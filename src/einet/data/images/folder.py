@@ -48,6 +48,15 @@ def load(
         channels: 3 for RGB, 1 for grey. By default 1 if all images are grey, that is without
             colours or with three channels that are equal in every pixel; 3 as soon as one is not.
         workers, keep: See :class:`~einet.data.images.ImageFiles`.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     for name in ("cat", "dog"):
+        ...         Image.new("L", (64, 48), "grey").save(f"{root}/{name}.png")
+        ...     len(load(root, size=8)), load(root, size=8).channels
+        (2, 1)
     """
     source = open_source(root)
     if channels is None:

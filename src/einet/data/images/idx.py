@@ -56,6 +56,16 @@ def load(root: str | PathLike[str], split: str, *, max_pixels: int = MAX_PIXELS)
         split: ``"train"`` or ``"test"``.
         max_pixels: The most pixels that an image may have, and four times as many bytes may be in a
             compressed file; more if it is not small itself (:mod:`~einet.data.images.limits`).
+
+    Example:
+        >>> import tempfile
+        >>> header = bytes([0, 0, 8, 3]) + struct.pack(">3I", 5, 28, 28)
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     path = Path(root, "train-images-idx3-ubyte")
+        ...     written = path.write_bytes(header + bytes(5 * 28 * 28))
+        ...     images = load(root, "train")
+        >>> len(images), images.image_shape
+        (5, (28, 28, 1))
     """
     image_file = find(root, split, "images")
     pixels = read(image_file, max_pixels=max_pixels)
@@ -82,7 +92,20 @@ def _read_labels(
 
 
 def find(root: str | PathLike[str], split: str, content: str) -> Path:
-    """The file with the ``"images"`` or ``"labels"`` of a split; raises where there is none."""
+    """The file with the images or labels of a split; raises where there is none.
+
+    Args:
+        root: The folder of the files; see :func:`load`.
+        split: ``"train"`` or ``"test"``.
+        content: ``"images"`` or ``"labels"``.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "t10k-labels-idx1-ubyte.gz").touch()
+        ...     find(root, "test", "labels").name
+        't10k-labels-idx1-ubyte.gz'
+    """
     if split not in get_args(Split):
         raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
     if content not in _KIND:
@@ -109,6 +132,14 @@ def read(path: str | PathLike[str], *, max_pixels: int = MAX_PIXELS) -> UInt8[np
     Args:
         path: The file.
         max_pixels: As in :func:`load`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     path = Path(root, "labels")
+        ...     written = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 1, 7]))
+        ...     read(path)
+        array([7, 1, 7], dtype=uint8)
     """
     path, max_pixels = Path(path), as_max_pixels(max_pixels)
     with open_file(path) as file:

@@ -47,7 +47,16 @@ _PIECE = 1 << 20
 
 
 class ImageError(OSError):
-    """A file that is no intact image, or an image that does not have the size it should have."""
+    """A file that is no intact image, or an image that does not have the size it should have.
+
+    Example:
+        >>> from einet.data.images import Framing, ImageError
+        >>> try:
+        ...     Framing(size=8)(b"no image", "cat.png")
+        ... except ImageError as error:
+        ...     print(error)
+        cat.png is no intact image: its format is unknown
+    """
 
 
 @runtime_checkable

@@ -40,6 +40,15 @@ def load(root: str | PathLike[str], split: str, *, max_pixels: int = MAX_PIXELS)
         split: ``"train"``, ``"extra"`` or ``"test"``.
         max_pixels: Four times as many bytes may be in a compressed file; more if it is not small
             itself (:mod:`~einet.data.images.limits`).
+
+    Example:
+        >>> import tempfile
+        >>> from scipy.io import savemat
+        >>> images = {"X": np.zeros((32, 32, 3, 5), np.uint8), "y": np.arange(1, 6, dtype=np.uint8)}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     savemat(f"{root}/train_32x32.mat", images)
+        ...     load(root, "train"), load(root, "train").labels
+        (ArrayImages('svhn', split='train', 5 images of 32×32×3), tensor([1, 2, 3, 4, 5]))
     """
     pixels, labels = _read(find(root, split), as_max_pixels(max_pixels))
     return ArrayImages(np.ascontiguousarray(pixels), labels=labels, name="svhn", split=split)
@@ -63,6 +72,16 @@ def paper_split(
         extra: Whether to use the extra images; without, their file may be absent.
         num_train: How many train images are for training.
         max_pixels: As for :func:`load`.
+
+    Example:
+        >>> import tempfile
+        >>> from scipy.io import savemat
+        >>> images = {"X": np.zeros((32, 32, 3, 5), np.uint8), "y": np.arange(1, 6, dtype=np.uint8)}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     savemat(f"{root}/train_32x32.mat", images)
+        ...     train, valid = paper_split(root, extra=False, num_train=3)
+        >>> len(train), len(valid)
+        (3, 2)
     """
     max_pixels = as_max_pixels(max_pixels)
     train_file = find(root, "train")
@@ -100,7 +119,19 @@ def paper_split(
 
 
 def find(root: str | PathLike[str], split: str) -> Path:
-    """The file of a split; raises where there is none."""
+    """The file of a split; raises where there is none.
+
+    Args:
+        root: The folder of the files; see :func:`load`.
+        split: ``"train"``, ``"extra"`` or ``"test"``.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "test_32x32.mat").touch()
+        ...     find(root, "test").name
+        'test_32x32.mat'
+    """
     if split not in get_args(Split):
         raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
     root = Path(root)

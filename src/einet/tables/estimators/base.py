@@ -67,6 +67,19 @@ class TableEstimator(BaseEstimator):
         """Write model, schema and what the estimator knows beside them to one safe file.
 
         :meth:`load` reads it, and :meth:`einet.TableModel.load` the model in it.
+
+        Args:
+            path: The file; its folder must exist.
+
+        Example:
+            >>> import tempfile
+            >>> from einet.tables import EinetImputer
+            >>> x = np.linspace(0, 1, 60).reshape(-1, 1)
+            >>> imputer = EinetImputer(random_state=0, epochs=1, members=1).fit(x)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     imputer.save(f"{folder}/imputer.einet")
+            ...     TableModel.load(f"{folder}/imputer.einet").table == imputer.model_.table
+            True
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -91,6 +104,17 @@ class TableEstimator(BaseEstimator):
 
         Raises:
             FormatError: The file is no such estimator, or damaged.
+
+        Example:
+            >>> import tempfile
+            >>> from einet.tables import EinetImputer
+            >>> x = np.linspace(0, 1, 60).reshape(-1, 1)
+            >>> imputer = EinetImputer(random_state=0, epochs=1, members=1).fit(x)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     imputer.save(f"{folder}/imputer.einet")
+            ...     again = EinetImputer.load(f"{folder}/imputer.einet")
+            >>> bool((again.transform([[np.nan]]) == imputer.transform([[np.nan]])).all())
+            True
         """
         state: Any = load_metadata(path).get(_KEY)
         name = state.get("name") if isinstance(state, dict) else None

@@ -58,7 +58,13 @@ class EinetClassifier(ClassifierMixin, TableEstimator):
         self.refine = refine
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EinetClassifier:
-        """Learn from rows and their classes; each row counts as often as it weighs."""
+        """Learn from rows and their classes.
+
+        Args:
+            X: Rows of the features: a data frame, or an array of numbers.
+            y: The class of each.
+            sample_weight: How often each row counts; once by default.
+        """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -95,18 +101,49 @@ class EinetClassifier(ClassifierMixin, TableEstimator):
         return self
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """log p(class | known features) of each row."""
+        """log p(class | known features) of each row, in the order of ``classes_``.
+
+        Args:
+            X: Rows of the features, any of them missing.
+
+        Returns:
+            ``[rows, classes]``.
+
+        Example:
+            >>> x, y = np.linspace(0, 1, 60).reshape(-1, 1), ["low"] * 30 + ["high"] * 30
+            >>> classifier = EinetClassifier(random_state=0, epochs=3, members=1, refine=False)
+            >>> logs = classifier.fit(x, y).predict_log_proba([[0.1]])
+            >>> bool((np.exp(logs) == classifier.predict_proba([[0.1]])).all())
+            True
+        """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """p(class | known features) of each row, in the order of ``classes_``."""
+        """p(class | known features) of each row, in the order of ``classes_``.
+
+        Args:
+            X: Rows of the features, any of them missing.
+
+        Returns:
+            ``[rows, classes]``; the rows add up to 1.
+
+        Example:
+            >>> x, y = np.linspace(0, 1, 60).reshape(-1, 1), ["low"] * 30 + ["high"] * 30
+            >>> classifier = EinetClassifier(random_state=0, epochs=3, members=1, refine=False)
+            >>> classifier.fit(x, y).predict_proba([[0.1], [0.9]]).argmax(1), classifier.classes_
+            (array([1, 0]), array(['high', 'low'], dtype='<U4'))
+        """
         check_is_fitted(self)
         data = self._checked(X, reset=False)
         return class_shares(self.model_.model, self.model_.table.encode(data))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row."""
+        """The most probable class of each row.
+
+        Args:
+            X: Rows of the features, any of them missing.
+        """
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(1)]
 

@@ -34,7 +34,13 @@ class EinetDensity(DensityMixin, TableEstimator):
     model_: TableModel
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetDensity:
-        """Learn from rows, each of which counts as often as it weighs; ``y`` is ignored."""
+        """Learn from rows.
+
+        Args:
+            X: The rows: a data frame, or an array of numbers.
+            y: Ignored.
+            sample_weight: How often each row counts; once by default.
+        """
         data = self._checked(X, reset=True, least=2)
         data, weights = self._weighted(data, sample_weight)
         self.model_ = self._fit_model(data, weights)
@@ -45,6 +51,16 @@ class EinetDensity(DensityMixin, TableEstimator):
 
         The first call is :meth:`fit`. Each further one moves the parameters a tenth of the way to
         those that suit its rows alone.
+
+        Args:
+            X, y, sample_weight: As in :meth:`fit`.
+
+        Example:
+            >>> x = np.random.default_rng(0).normal(size=(120, 2))
+            >>> density = EinetDensity(random_state=0, epochs=1, members=1).partial_fit(x[:60])
+            >>> before = density.score(x[60:])
+            >>> density.partial_fit(x[60:]).score(x[60:]) > before
+            True
         """
         if not hasattr(self, "model_"):
             return self.fit(X, sample_weight=sample_weight)
@@ -55,16 +71,43 @@ class EinetDensity(DensityMixin, TableEstimator):
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p of the known cells of each row; see :meth:`einet.TableModel.log_prob`."""
+        """log p of the known cells of each row; see :meth:`einet.TableModel.log_prob`.
+
+        Args:
+            X: The rows.
+        """
         check_is_fitted(self)
         return self.model_.log_prob(self._checked(X, reset=False))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of log p over the rows."""
+        """The mean of log p over the rows.
+
+        Args:
+            X: The rows.
+            y: Ignored.
+
+        Example:
+            >>> x = np.random.default_rng(0).normal(size=(60, 2))
+            >>> density = EinetDensity(random_state=0, epochs=1, members=1).fit(x)
+            >>> bool(density.score(x) == density.score_samples(x).mean())
+            True
+        """
         return float(self.score_samples(X).mean())
 
     def log_prob(self, X: Any) -> np.ndarray:
-        """log p of the cells of a frame that has any of the columns, all others integrated out."""
+        """log p of the cells of a frame that has any of the columns, all others integrated out.
+
+        Args:
+            X: The rows.
+
+        Example:
+            >>> import pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "x", "x", "y"] * 20, "b": ["x", "y"] * 40})
+            >>> density = EinetDensity(random_state=0, epochs=3, members=1).fit(frame)
+            >>> more, less = density.log_prob(pandas.DataFrame({"a": ["x", "y"]}))
+            >>> bool(more > less), float((np.exp(more) + np.exp(less)).round(6))
+            (True, 1.0)
+        """
         check_is_fitted(self)
         return self.model_.log_prob(X)
 

@@ -50,7 +50,18 @@ class EinetImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.method = method
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetImputer:
-        """Learn from rows with holes, each counted as often as it weighs; ``y`` is ignored."""
+        """Learn from rows with holes.
+
+        Args:
+            X: The rows: a data frame, or an array of numbers.
+            y: Ignored.
+            sample_weight: How often each row counts; once by default.
+
+        Example:
+            >>> x = np.linspace(0, 1, 60).reshape(-1, 1)
+            >>> EinetImputer(random_state=0, epochs=1, members=1).fit(x).n_features_in_
+            1
+        """
         data = self._checked(X, reset=True, least=2)
         data, weights = self._weighted(data, sample_weight)
         self.model_ = self._fit_model(data, weights)
@@ -60,6 +71,16 @@ class EinetImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """The rows without holes; identifiers, which the model does not know, stay as they are.
 
         A column that held no value at all when the imputer learnt keeps its holes.
+
+        Args:
+            X: The rows.
+
+        Example:
+            >>> x = np.random.default_rng(0).normal(size=(100, 1)) * [1, -1]
+            >>> imputer = EinetImputer(random_state=0, epochs=5, members=1).fit(x)
+            >>> filled = imputer.transform([[2.0, np.nan]])
+            >>> bool(filled[0, 0] == 2.0), bool(filled[0, 1] < -0.5)
+            (True, True)
         """
         check_is_fitted(self)
         data = self._checked(X, reset=False)

@@ -64,7 +64,13 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         self.contamination = contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EinetOutlierDetector:
-        """Learn from rows, each of which counts as often as it weighs; ``y`` is ignored."""
+        """Learn from rows.
+
+        Args:
+            X: The rows: a data frame, or an array of numbers.
+            y: Ignored.
+            sample_weight: How often each row counts; once by default.
+        """
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
         some, weights = self._weighted(data, sample_weight)
@@ -75,16 +81,41 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p of the known cells of each row, in the columns' units: the lower, the stranger."""
+        """log p of the known cells of each row, in the columns' units: the lower, the stranger.
+
+        Args:
+            X: The rows.
+
+        Example:
+            >>> x = np.random.default_rng(0).normal(size=(100, 2))
+            >>> detector = EinetOutlierDetector(random_state=0, epochs=3, members=1).fit(x)
+            >>> usual, strange = detector.score_samples([[0.0, 0.0], [9.0, -9.0]])
+            >>> bool(usual > strange)
+            True
+        """
         check_is_fitted(self)
         return self._scores(self._checked(X, reset=False))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The same, counted from the threshold: below 0 are outliers."""
+        """:meth:`score_samples`, counted from the threshold: below 0 are outliers.
+
+        Args:
+            X: The rows.
+
+        Example:
+            >>> x = np.random.default_rng(0).normal(size=(100, 2))
+            >>> detector = EinetOutlierDetector(random_state=0, epochs=3, members=1).fit(x)
+            >>> detector.decision_function([[0.0, 0.0], [9.0, -9.0]]) > 0
+            array([ True, False])
+        """
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """1 for inliers, −1 for outliers."""
+        """1 for inliers, −1 for outliers.
+
+        Args:
+            X: The rows.
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def surprise(self, X: Any) -> Any:
@@ -92,6 +123,16 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
 
         The larger, the less does a cell suit the others of its row. Rows and columns are those of
         ``X``, as a frame or an array; missing cells, constants and identifiers have NaN.
+
+        Args:
+            X: The rows.
+
+        Example:
+            >>> x = np.random.default_rng(0).normal(size=(100, 2))
+            >>> detector = EinetOutlierDetector(random_state=0, epochs=3, members=1).fit(x)
+            >>> this, that = detector.surprise([[0.0, 9.0]])[0]
+            >>> bool(that > this)
+            True
         """
         check_is_fitted(self)
         data = self._checked(X, reset=False)

@@ -40,7 +40,13 @@ class EinetRegressor(RegressorMixin, TableEstimator):
     model_: TableModel
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EinetRegressor:
-        """Learn from rows and their targets, which are numbers; each counts as it weighs."""
+        """Learn from rows and their targets.
+
+        Args:
+            X: Rows of the features: a data frame, or an array of numbers.
+            y: The target of each, a number.
+            sample_weight: How often each row counts; once by default.
+        """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -56,17 +62,44 @@ class EinetRegressor(RegressorMixin, TableEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The exact conditional mean of the target of each row."""
+        """The exact conditional mean of the target of each row.
+
+        Args:
+            X: Rows of the features, any of them missing.
+        """
         if self._is_constant():
             return self._constant(X)
         return self._posterior(X).mean(_TARGET)
 
     def predict_quantile(self, X: Any, q: float | list[float] = 0.5) -> np.ndarray:
-        """Exact conditional quantiles: ``[rows]``, or ``[len(q), rows]`` for several."""
+        """Exact conditional quantiles.
+
+        Args:
+            X: Rows of the features, any of them missing.
+            q: A probability, or several.
+
+        Returns:
+            ``[rows]``, or ``[len(q), rows]`` for several.
+
+        Example:
+            >>> x = np.linspace(0, 1, 60).reshape(-1, 1)
+            >>> regressor = EinetRegressor(random_state=0, epochs=3, members=1).fit(x, 3 * x[:, 0])
+            >>> lower, upper = regressor.predict_quantile([[0.5]], q=[0.25, 0.75])
+            >>> bool(lower[0] < upper[0])
+            True
+        """
         return self._posterior(X).quantile(_TARGET, q)
 
     def predict_interval(self, X: Any, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends between which the target lies with this probability, as much on each side."""
+        """The ends between which the target lies with this probability, as much on each side.
+
+        Args:
+            X: Rows of the features, any of them missing.
+            mass: That probability, between 0 and 1.
+
+        Returns:
+            The lower and the upper ends, ``[rows]`` each.
+        """
         return self._posterior(X).interval(_TARGET, mass)
 
     def _posterior(self, X: Any) -> TablePosterior:

@@ -39,6 +39,12 @@ class AskedColumn:
         spikes: Numbers with a probability of their own, in a column that has others too.
         unit: How many seconds a number counts, of dates, times and durations; these are asked for,
             and told, in seconds.
+
+    Example:
+        >>> age = AskedColumn("age", "number", step=1, lower=0)
+        >>> size = AskedColumn("size", "category", ("S", "M", "L"), ordered=True)
+        >>> age.has_numbers, size.has_numbers, size.domain
+        (True, False, ('S', 'M', 'L'))
     """
 
     name: str
@@ -62,7 +68,17 @@ class AskedColumn:
         return None if self.has_numbers else self.values
 
     def shown(self, number: float | int) -> Any:
-        """A number of this column as its users know it: dates as text, integers without a point."""
+        """A number of this column as its users know it: dates as text, integers without a point.
+
+        Args:
+            number: The number.
+
+        Example:
+            >>> AskedColumn("age", "number", step=1).shown(40.0)
+            40
+            >>> AskedColumn("born", "date", unit=86400).shown(365)  # days since 1970
+            '1971-01-01'
+        """
         if self.kind == "date":
             return from_seconds(float(number) * self.unit)
         if self.kind == "time":

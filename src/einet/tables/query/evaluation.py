@@ -38,6 +38,13 @@ class Answer:
         condition: The probability of what was known; None where nothing was, or where a continuous
             column was held at one value, which has a density.
         event: The boxes of what was known.
+
+    Example:
+        >>> import pandas, einet
+        >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+        >>> answer = einet.TableModel.fit(frame, epochs=3).query("P(a=x or a=y | b=x)")
+        >>> print(answer, answer.kind, answer.condition > 0.4)
+        1 probability True
     """
 
     query: str
@@ -47,7 +54,12 @@ class Answer:
     event: Sequence[Box] = field(default=(), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON can hold it."""
+        """The answer as JSON can hold it.
+
+        Example:
+            >>> Answer("interval(0.9, age)", "interval", (20, 60), None).to_dict()["value"]
+            [20, 60]
+        """
         value = self.value
         if isinstance(value, dict):
             value = {str(key): _plain(part) for key, part in value.items()}

@@ -24,6 +24,11 @@ class Mass(NamedTuple):
     Attributes:
         points: The number of continuous columns that are held at one value.
         log: The log-probability, or log-density in these columns.
+
+    Example:
+        >>> half = Mass(points=0, log=math.log(0.5))
+        >>> total([half, Mass(points=1, log=7.0)]) == half  # one value of a density adds nothing
+        True
     """
 
     points: int
@@ -65,6 +70,23 @@ class Source(ABC):
 
     To derive from it, say which columns there are, and how much lies in boxes of them; everything
     else is worked out from these.
+
+    Example:
+        >>> from einet.tables import AskedColumn, ask
+        >>> class Dice(Source):
+        ...     columns = {
+        ...         "eyes": AskedColumn("eyes", "category", (1, 2, 3, 4, 5, 6), ordered=True)
+        ...     }
+        ...
+        ...     def measure(self, events):
+        ...         def share(box):
+        ...             return sum(len(part.values) for part in box["eyes"]) / 6 if box else 1.0
+        ...
+        ...         return [Mass(0, math.log(sum(map(share, event)))) for event in events]
+        >>> print(ask(Dice(), "P(eyes=6 | eyes>=4)"))
+        0.333333
+        >>> Dice().marginal("eyes", [{}]) is None  # there is no shorter way than by boxes
+        True
     """
 
     @property
