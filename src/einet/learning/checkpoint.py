@@ -16,6 +16,7 @@ from torch import Tensor
 
 from einet._checks import as_number
 from einet.data.files import CHECKSUM, FormatError, read_tensors, write_tensors
+from einet.distributed.stopping import Stopping
 from einet.learning.checkpoint_file import (
     CHECKPOINT,
     checkpoint_name,
@@ -165,8 +166,16 @@ class Checkpoint:
                     if file.is_file() and looks_like_checkpoint(file):
                         file.unlink()
 
-    def saver(self, phase: int) -> Saver | None:
-        """What writes the state of a training loop."""
+    def saver(self, phase: int, stopping: Stopping | None = None) -> Saver | None:
+        """What writes the state of a training loop.
+
+        Args:
+            phase: The number of the loop in its run.
+            stopping: How several processes agree to write at the same time: each tells its part,
+                and only the first has a path. None for a process that is alone.
+        """
+        if stopping is not None and not stopping.team.alone:
+            return self._joint_saver(phase, stopping)
         if self.path is None:
             return None
 
@@ -175,6 +184,16 @@ class Checkpoint:
             self.write({"phase": phase, **state}, tensors)
 
         return Saver(lambda: self.due, save)
+
+    def _joint_saver(self, phase: int, stopping: Stopping) -> Saver:
+        stopping.wants_to_save = lambda: self.due
+
+        def save(loop: Loop) -> None:
+            state, tensors = loop.state()
+            self.write({"phase": phase, **state}, tensors)
+            stopping.saved()
+
+        return Saver(lambda: stopping.save, save, lambda: stopping.team.any(self.due))
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -28,10 +28,13 @@ class Saver:
     Attributes:
         due: Whether the last time was long ago; asked after every step.
         save: Writes it.
+        due_between: The same between epochs, where processes may take the time to agree; the same
+            as ``due`` unless given.
     """
 
     due: Callable[[], bool]
     save: Callable[[Loop], None]
+    due_between: Callable[[], bool] | None = None
 
 
 class UnsoundError(FloatingPointError):
@@ -105,7 +108,7 @@ class Loop:
         try:
             if self._score_baseline():
                 # Before anything is learnt: a disk that is full is no news after an hour.
-                self._save_if_due()
+                self._save_between()
                 while not self.finished and not self._sound_epoch():
                     pass
             self.read()
@@ -183,7 +186,7 @@ class Loop:
             call(self)
             if self.stopped_by_callback:
                 self._keep(now=True)
-        self._save_if_due()
+        self._save_between()
         return self.stopped_by_callback
 
     def _keep(self, now: bool = False) -> None:
@@ -279,6 +282,11 @@ class Loop:
 
     def _save_if_due(self) -> None:
         if self.saver is not None and self.saver.due():
+            self.save()
+
+    def _save_between(self) -> None:
+        """The same where no epoch is under way."""
+        if self.saver is not None and (self.saver.due_between or self.saver.due)():
             self.save()
 
     def save(self) -> None:
