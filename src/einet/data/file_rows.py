@@ -18,8 +18,10 @@ from einet.data.arrow_files import ArrowFiles, Unit
 from einet.data.batch import Batch, as_batch
 from einet.data.read_ahead import read_ahead
 from einet.data.shuffling import cut_into, shuffled_into
+from einet.data.spooling import spooled
 from einet.data.streams import (
     Check,
+    Rows,
     RowStream,
     Transform,
     check_transform,
@@ -211,6 +213,16 @@ class FileRows(RowStream):
         # Where these are all, none is left to be looked at.
         self._checked = self._checked or len(batch) == rows
         return batch
+
+    def spooled(self) -> Rows:
+        """The same rows where each can be asked for by its number: in a file without a name.
+
+        That is as large as the rows in memory would be.
+        """
+        self._files.check_unchanged()
+        batch = spooled(lambda: self._parts(self._units), self._name)
+        check = None if self._checks_when_read else self._check
+        return Rows(batch, self.device, self._transform, check, self._name)
 
     def checksum(self) -> str:
         """A digest of the files' names, sizes, beginnings and ends, with their statistics."""
