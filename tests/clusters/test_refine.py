@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,11 @@ def rows(count: int = 80, seed: int = 0) -> Tensor:
 
 
 def trained(dtype: torch.dtype = torch.float64) -> ClusteredEinet:
+    return copy.deepcopy(_trained(dtype))
+
+
+@cache
+def _trained(dtype: torch.dtype) -> ClusteredEinet:
     model = ClusteredEinet(GRAPH, einet.Gaussian(), 3, 3, dtype=dtype)
     model.fit(rows(), epochs=1, batch_size=20, progress=False)
     return model

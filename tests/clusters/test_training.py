@@ -316,7 +316,10 @@ def test_without_a_file_resume_begins_anew(x: Tensor, path: Path, whole: Cluster
         ({"batch_size": 10}, "batch_size was 20 and is 10"),
         ({"optimizer": StochasticEM(0.4)}, "optimizer.step_size was"),
         ({"optimizer": StochasticEM(einet.linear(0.5, 0.1))}, "optimizer.step_size was"),
-        ({"optimizer": StochasticEM(0.5, einet.Prior(sums=1.0))}, "optimizer.prior was None and is"),
+        (
+            {"optimizer": StochasticEM(0.5, einet.Prior(sums=1.0))},
+            "optimizer.prior was None and is",
+        ),
         ({"kmeans_iterations": 7}, "clusters was"),
         ({"from_clusters": True}, "from_clusters was False and is True"),
         ({"clusters": [0, 1, 2] * 30}, "clusters was"),
