@@ -14,7 +14,7 @@ from torch import Tensor
 
 import einet
 from einet import ClusteredEinet
-from einet.clusters.clustered import _stand_ins
+from einet.clusters.components import _stand_ins
 from einet.clusters.side_by_side import SideBySide
 from einet.clusters.stand_in import StandIn, twin
 from einet.clusters.together import TogetherTrainee

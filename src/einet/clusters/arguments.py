@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 from jaxtyping import Int
@@ -12,8 +13,9 @@ from einet.data.arrays import as_given
 from einet.data.batch import as_labels
 from einet.data.file_rows import FileRows
 from einet.data.streams import Rows, RowStream
+from einet.learning.checkpoint import Checkpoint
 
-__all__ = ["digest", "given_clusters", "in_memory"]
+__all__ = ["digest", "given_clusters", "in_memory", "read_from"]
 
 
 def in_memory(train: RowStream, valid: RowStream | None) -> tuple[Rows, Rows | None]:
@@ -52,3 +54,10 @@ def given_clusters(
 def digest(clusters: Int[Tensor, " rows"]) -> list[str]:
     """A few characters that tell clusters that were given from others."""
     return ["given", hashlib.sha256(clusters.numpy().tobytes()).hexdigest()[:16]]
+
+
+def read_from(file: Checkpoint, checkpoint: Any, state: Any) -> Path | None:
+    """The file that a state is from, for errors; only the first process knows it to the end."""
+    if state is None:
+        return None
+    return file.good[-1] if file.good else Path(checkpoint)

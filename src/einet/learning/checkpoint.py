@@ -23,10 +23,11 @@ from einet.learning.checkpoint_file import (
     checkpoints_in,
     looks_like_checkpoint,
 )
-from einet.learning.loop import Loop, Saver
+from einet.learning.loop import Loop
 from einet.learning.plain import as_count, as_fields
 from einet.learning.run_lock import LOCK, RunLock
 from einet.learning.run_settings import differences
+from einet.learning.saver import Saver
 
 __all__ = ["Checkpoint"]
 
@@ -82,11 +83,22 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         if self.path is not None and not self._is_file:
             if not self.path.exists():
-                self.path.mkdir()
-                self._made = True
+                self._make()
             self._lock = RunLock(self.path)
             self._lock.__enter__()
         return self
+
+    def _make(self) -> None:
+        assert self.path is not None
+        try:
+            self.path.mkdir()
+        except OSError as error:
+            raise type(error)(
+                error.errno,
+                f"checkpoint: the folder cannot be made ({error.strerror})",
+                str(self.path),
+            ) from error
+        self._made = True
 
     def __exit__(
         self,
@@ -238,7 +250,7 @@ class Checkpoint:
         if changes:
             raise ValueError(
                 f"checkpoint: {file} is of another training run ({changes}). Give the same "
-                "settings and data to go on with it, or resume=False to begin anew"
+                "settings and data to go on with it, or begin anew without resuming"
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,26 +14,11 @@ from einet.learning.history import History
 from einet.learning.learner import LearnerState
 from einet.learning.loop_state import LoopState
 from einet.learning.plain import as_count, as_fields, as_number
+from einet.learning.saver import Saver
 from einet.learning.trainee import Trainee, under
 from einet.learning.watch import Watch
 
-__all__ = ["Loop", "Saver"]
-
-
-@dataclass(frozen=True)
-class Saver:
-    """What writes the state of a loop.
-
-    Attributes:
-        due: Whether the last time was long ago; asked after every step.
-        save: Writes it.
-        due_between: The same between epochs, where processes may take the time to agree; the same
-            as ``due`` unless given.
-    """
-
-    due: Callable[[], bool]
-    save: Callable[[Loop], None]
-    due_between: Callable[[], bool] | None = None
+__all__ = ["Loop"]
 
 
 class UnsoundError(FloatingPointError):

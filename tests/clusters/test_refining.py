@@ -16,7 +16,7 @@ from torch import Tensor
 
 import einet
 from einet import EM, ClusteredEinet, StochasticEM
-from einet.clusters import refine as module
+from einet.clusters import mixture_trainee as module
 from tests.budgets import limit
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
