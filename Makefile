@@ -20,7 +20,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest fuzz lint format bench clean
+.PHONY: help demo test test-newest test-long fuzz lint format bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test-newest: ## Run the tests with the newest releases that pyproject.toml allow
 fuzz: $(READY) ## Attack files, checkpoints, data and calls for SECONDS each (default 60)
 	@$(BIN)/python -m pytest tests/fuzz -s --fuzz-seconds $(SECONDS) \
 		--fuzz-failures fuzz-failures --fuzz-results tests/fuzz/results $(ARGS)
+
+test-long: $(READY) ## Run the tests of random examples with twenty times as many of them
+	@$(BIN)/python -m pytest -n $(WORKERS) -m 'hypothesis and not gpu' \
+		--hypothesis-profile einet-long $(ARGS)
 
 lint: $(READY) ## Check formatting, style, types and who imports whom
 	@$(BIN)/ruff format --check
