@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -28,14 +28,43 @@ class Piece:
         model: The model.
         z: Values of the variables in each row, NaN where unknown.
         events: What else is known of some variables, in all rows.
+        few: The answer in numpy, where it is there already.
     """
 
     def __init__(
-        self, model: Model, z: Float[np.ndarray, "rows variables"], events: Mapping[int, Event]
+        self,
+        model: Model,
+        z: Float[np.ndarray, "rows variables"],
+        events: Mapping[int, Event],
+        few: FewPosterior | None = None,
     ) -> None:
         self.model, self.z, self.events = model, z, events
-        self._few = FewPosterior.of(model, z, [events] * len(z) if events else ())
+        if few is None:
+            few = FewPosterior.of(model, z, [events] * len(z) if events else ())
+        self._few = few
         self._posterior: Posterior | None = None
+
+    @classmethod
+    def several(
+        cls,
+        model: Model,
+        z: Sequence[Float[np.ndarray, "rows variables"]],
+        events: Sequence[Mapping[int, Event]],
+    ) -> list[Piece]:
+        """One for each alternative; those of one row have their passes together.
+
+        Args:
+            model: The model.
+            z: For each alternative, the values of the variables in each row.
+            events: For each alternative, what else is known.
+        """
+        few = None
+        if len(z) > 1 and all(len(rows) == 1 for rows in z):
+            few = FewPosterior.of(model, np.concatenate(z), list(events))
+        return [
+            cls(model, rows, known, None if few is None else few.at(number))
+            for number, (rows, known) in enumerate(zip(z, events, strict=True))
+        ]
 
     def __len__(self) -> int:
         return len(self.z)

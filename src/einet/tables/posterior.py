@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 
 from einet._checks import as_int, check_choice, check_flag
+from einet.data.events import States as OneOf
+from einet.families import Gaussian
 from einet.models.base import Model
 from einet.tables.columns import Constant, Identifier, Number, Spiked, States
 from einet.tables.evidence import Evidence
@@ -39,17 +41,27 @@ class TablePosterior:
 
     def __init__(self, model: Model, table: Table, evidence: Evidence) -> None:
         self.table, self.evidence = table, evidence
-        #: One posterior of the model's variables for each alternative.
-        self.pieces: list[Piece] = []
-        for alternative in evidence.alternatives:
-            points = {v: e for v, e in alternative.items() if isinstance(e, float)}
-            events = {v: e for v, e in alternative.items() if not isinstance(e, float)}
+        known = [_settled(alternative) for alternative in evidence.alternatives]
+        zs, events = [], []
+        for values, others in known:
             z = evidence.z
-            if points:
+            if values:
                 z = z.copy()
-                z[:, list(points)] = list(points.values())
-            self.pieces.append(Piece(model, z, events))
+                z[:, list(values)] = list(values.values())
+            zs.append(z)
+            events.append(others)
+        #: One posterior of the model's variables for each alternative.
+        self.pieces: list[Piece] = Piece.several(model, zs, events)
         logs = np.stack([piece.log_evidence for piece in self.pieces])
+        if evidence.log_changes is not None:
+            logs = logs + evidence.log_changes[:, None]
+        # One value of a continuous column is nothing next to an interval or a spike.
+        is_continuous = [isinstance(family, Gaussian) for family in table.families()]
+        held = np.array([sum(is_continuous[v] for v in values) for values, _ in known])
+        possible = np.where(logs > -np.inf, held[:, None], np.iinfo(np.int64).max)
+        #: How many continuous columns alternatives hold at one value, in each row.
+        self.points = np.where(np.isneginf(logs).all(0), 0, possible.min(0))
+        logs = np.where(held[:, None] == self.points, logs, -np.inf)
         largest = np.maximum(logs.max(0), -1e300)
         total = np.exp(logs - largest).sum(0)
         with np.errstate(divide="ignore"):
@@ -118,8 +130,8 @@ class TablePosterior:
         several = np.atleast_1d(np.asarray(q, dtype=np.float64))
         if bool(((several < 0) | (several > 1)).any()):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
-        answers = [marginal.quantile_cells(float(share)) for share in several]
-        return answers[0] if np.ndim(q) == 0 else np.stack(answers)
+        answers = marginal.quantile_cells(several.tolist())
+        return answers[0] if np.ndim(q) == 0 else answers
 
     def median(self, column: Any) -> np.ndarray:
         """The same for q = ½."""
@@ -271,19 +283,23 @@ class TablePosterior:
         return [
             Part(
                 weight,
-                self._ends(piece.events, variable),
+                self._ends(piece, variable),
                 partial(piece.leaves, variable, beside),
             )
             for weight, piece in zip(weights, self.pieces, strict=True)
         ]
 
-    @staticmethod
-    def _ends(events: Mapping[int, Any], variable: int) -> tuple[float, float]:
-        """Between what a continuous variable is known to lie."""
-        if variable not in events:
-            return -math.inf, math.inf
-        event = events[variable]
-        return float(event.lower), float(event.upper)
+    def _ends(self, piece: Piece, variable: int) -> tuple[float, float]:
+        """Between what a continuous variable is known to lie in an alternative."""
+        if variable in piece.events:
+            event: Any = piece.events[variable]
+            return float(event.lower), float(event.upper)
+        if piece.z is not self.evidence.z and len(self) == 1:
+            # Alternatives may hold it at a value where the rows leave it open.
+            value = float(piece.z[0, variable])
+            if not math.isnan(value) and math.isnan(self.evidence.z[0, variable]):
+                return value, value
+        return -math.inf, math.inf
 
     def _decoded(self, z: np.ndarray) -> Any:
         return self.table.decode(z, self.evidence.backend)
@@ -295,6 +311,15 @@ class TablePosterior:
                 f"the evidence has probability 0 in {len(rows)} of {len(self)} rows (first: row "
                 f"{rows[0]}), which have no posterior"
             )
+
+
+def _settled(alternative: Mapping[int, Any]) -> tuple[dict[int, float], dict[int, Any]]:
+    """What an alternative says: values of variables, and events of others."""
+    values = {v: event for v, event in alternative.items() if isinstance(event, float)}
+    for variable, event in alternative.items():
+        if isinstance(event, OneOf) and event.values.numel() == 1:
+            values[variable] = float(event.values)
+    return values, {v: event for v, event in alternative.items() if v not in values}
 
 
 def _seed(seed: int | None) -> int:
