@@ -1,0 +1,97 @@
+// The region graph, unfolded as far as one looks: circles are regions, squares split them.
+
+import { hierarchy, linkHorizontal, tree } from "../vendor/d3.js";
+import { api } from "../api.js";
+import { h, replace, s } from "../dom.js";
+import { number, short } from "../format.js";
+import { attempt } from "../store.js";
+
+const ROW = 30;
+const DEPTH = 120;
+
+function label(region) {
+  const scope = region.scope ?? {};
+  const names = Array.isArray(scope) ? scope : scope.names ?? [];
+  const count = scope.count ?? region.count ?? names.length;
+  return count > names.length || count > 3 ? `${short(names.slice(0, 2).join(", "), 22)} … (${number(count)})` : short(names.join(", "), 30);
+}
+
+export function regionTree(choose) {
+  const box = h("div", { class: "scroll tree", role: "tree", "aria-label": "Region graph" });
+  let root = null;
+  let chosen = null;
+
+  const fromRegion = (region) => ({ type: "region", region: { ...region, label: label(region) }, isOpen: false, children: null });
+
+  async function load(node) {
+    const id = node.region.id;
+    const answer = await attempt(() => api.get(`/api/model/regions${id === undefined ? "" : `?root=${encodeURIComponent(id)}`}`));
+    if (!answer) return false;
+    node.region = { ...answer.region, label: label(answer.region) };
+    node.more = answer.more ?? answer.left_out ?? 0;
+    node.children = (answer.partitions ?? []).map((partition) => ({
+      type: "partition",
+      isOpen: true,
+      more: partition.more ?? 0,
+      children: (partition.children ?? []).map(fromRegion),
+    }));
+    return true;
+  }
+
+  async function toggle(node) {
+    if (node.type === "partition") node.isOpen = !node.isOpen;
+    else {
+      chosen = node;
+      choose(node.region);
+      if (node.region.kind === "leaf") return draw();
+      if (!node.children && !(await load(node))) return undefined;
+      node.isOpen = !node.isOpen;
+    }
+    return draw(node);
+  }
+
+  function draw(focus) {
+    const laid = tree().nodeSize([ROW, DEPTH])(hierarchy(root, (node) => (node.isOpen && node.children?.length ? node.children : null)));
+    const all = laid.descendants();
+    const low = Math.min(...all.map((node) => node.x));
+    const high = Math.max(...all.map((node) => node.x));
+    const width = Math.max(...all.map((node) => node.y)) + 260;
+    const height = high - low + 2 * ROW;
+    const path = linkHorizontal().x((node) => node.y + 16).y((node) => node.x - low + ROW);
+    const nodes = all.map((each) => {
+      const node = each.data;
+      const isLeaf = node.type === "region" && node.region.kind === "leaf";
+      const text = node.type === "partition" ? "" : node.region.label;
+      const element = s("g", {
+        class: `tree-node ${node.type}${isLeaf ? " leaf" : ""}${node === chosen ? " chosen" : ""}`,
+        transform: `translate(${each.y + 16},${each.x - low + ROW})`, tabindex: node.type === "region" ? 0 : -1, role: "treeitem",
+        "aria-level": each.depth + 1, "aria-expanded": isLeaf ? null : String(Boolean(node.isOpen)),
+        "aria-label": node.type === "partition" ? `Split into ${node.children.length}` : `Region of ${text}, ${isLeaf ? "leaf" : `${node.region.sums ?? ""} sums`}`,
+        on: {
+          click: () => toggle(node),
+          keydown: (event) => {
+            if (event.key !== "Enter" && event.key !== " ") return;
+            event.preventDefault();
+            toggle(node);
+          },
+        },
+      },
+      node.type === "partition" ? s("rect", { x: -5, y: -5, width: 10, height: 10, rx: 2 }) : s("circle", { r: isLeaf ? 5 : 8 }),
+      text ? s("text", { x: 14, y: 4 }, text) : null,
+      node.type === "partition" && !node.isOpen ? s("text", { x: 12, y: 4 }, `${node.children.length} regions`) : null,
+      node.type === "region" && !isLeaf && !node.isOpen ? s("text", { class: "plus", "text-anchor": "middle", y: 4 }, "+") : null,
+      s("title", {}, text));
+      return { node, element };
+    });
+    replace(box, s("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, laid.links().map((each) => s("path", { class: "edge", d: path(each) })), nodes.map(({ element }) => element)));
+    if (focus) nodes.find(({ node }) => node === focus)?.element.focus({ preventScroll: true });
+  }
+
+  root = { type: "region", region: {}, isOpen: false, children: null };
+  load(root).then((isThere) => {
+    if (!isThere) return;
+    root.isOpen = true;
+    draw();
+  });
+  return { element: box };
+}
