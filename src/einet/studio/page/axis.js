@@ -34,7 +34,7 @@ function milliseconds(column) {
 }
 
 /** A number on the axis as a value of the column. */
-export function toValue(column, position, towards = 0) {
+export function toValue(column, position, towards = 0, unit = step(column) / 10) {
   if (column.kind === "date") {
     const moment = new Date(milliseconds(column)(position)).toISOString();
     const [low, high] = milliseconds(column).range();
@@ -44,7 +44,6 @@ export function toValue(column, position, towards = 0) {
     const slack = 1e-9;
     return towards < 0 ? Math.ceil(position - slack) : towards > 0 ? Math.floor(position + slack) : Math.round(position);
   }
-  const unit = step(column) / 10;
   return Number((Math.round(position / unit) * unit).toPrecision(12));
 }
 
@@ -59,10 +58,10 @@ export function toPosition(column, value) {
 }
 
 /** The range of values between two numbers on the axis, as evidence. */
-export function range(column, from, to) {
+export function range(column, from, to, unit = step(column)) {
   const [low, high] = [Math.min(from, to), Math.max(from, to)];
-  let lower = toValue(column, low, -1);
-  let upper = toValue(column, high, 1);
+  let lower = toValue(column, low, -1, unit);
+  let upper = toValue(column, high, 1, unit);
   if (column.kind === "integer" && lower > upper) lower = upper = toValue(column, (low + high) / 2);
   return { column: column.name, op: "between", lower, upper };
 }
@@ -70,7 +69,7 @@ export function range(column, from, to) {
 /** The same for one drawn bin; the outermost reach as far as there is anything. */
 export function binRange(column, first, last = first) {
   const count = column.edges.length - 1;
-  const evidence = range(column, column.edges[first], column.edges[last + 1]);
+  const evidence = range(column, column.edges[first], column.edges[last + 1], step(column) / 10);
   // The upper edge of an integer's bin belongs to the next one.
   if (column.kind === "integer" && Number.isInteger(column.edges[last + 1]) && last < count - 1) {
     evidence.upper = Math.max(evidence.lower, evidence.upper - 1);

@@ -26,8 +26,8 @@ export function percent(share) {
   if (value === 0) return "0 %";
   if (value < 0.01) return "< 0.01 %";
   if (value > 99.99 && value < 100) return "> 99.99 %";
-  const digits = value < 1 || value > 99 ? 2 : 1;
-  return `${value.toFixed(digits)} %`.replace(/\.0+ %/, " %");
+  if (value === 100) return "100 %";
+  return `${value.toFixed(value < 1 || value > 99 ? 2 : 1)} %`;
 }
 
 /** A probability that may be tiny: in per cent, or as a power of ten, from its logarithm. */

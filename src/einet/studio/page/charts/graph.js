@@ -42,15 +42,19 @@ export function informationGraph(names, pairs, pick) {
   const simulation = forceSimulation(nodes)
     .force("link", forceLink(links).id((node) => node.id).distance((each) => 60 + 90 * (1 - each.pair.nats / most)).strength((each) => 0.2 + 0.6 * (each.pair.nats / most)))
     .force("apart", forceManyBody().strength(-420))
-    .force("room", forceCollide((node) => node.half * 0.85))
+    .force("room", forceCollide((node) => node.half + 6))
     .force("x", forceX(WIDTH / 2).strength(0.06))
     .force("y", forceY(HEIGHT / 2).strength(0.11))
     .stop();
   simulation.tick(300);
-  for (const node of nodes) {
-    node.x = Math.max(node.half + 2, Math.min(WIDTH - node.half - 2, node.x));
-    node.y = Math.max(16, Math.min(HEIGHT - 16, node.y));
-  }
+  // The picture is as large as its box, whatever the forces left.
+  const stretch = (name, low, high) => {
+    const values = nodes.map((node) => node[name]);
+    const [least, greatest] = [Math.min(...values), Math.max(...values)];
+    for (const node of nodes) node[name] = greatest > least ? low + ((node[name] - least) / (greatest - least)) * (high - low) : (low + high) / 2;
+  };
+  stretch("x", 62, WIDTH - 62);
+  stretch("y", 20, HEIGHT - 20);
 
   let first = null;
   const circles = new Map();
@@ -75,7 +79,7 @@ export function informationGraph(names, pairs, pick) {
     const element = s("g", { class: "link", role: "button", "aria-label": text, on: { click: go } },
       s("title", {}, text),
       s("line", { class: "touch", x1: source.x, y1: source.y, x2: target.x, y2: target.y }),
-      s("line", { class: "seen", x1: source.x, y1: source.y, x2: target.x, y2: target.y, "stroke-width": 1 + 9 * Math.sqrt(pair.nats / most), "stroke-opacity": 0.25 + 0.65 * (pair.nats / most) }));
+      s("line", { class: "seen", x1: source.x, y1: source.y, x2: target.x, y2: target.y, "stroke-width": 1 + 7 * (pair.nats / most), "stroke-opacity": 0.3 + 0.6 * (pair.nats / most) }));
     return { element, pair };
   });
   const dots = nodes.map((node) => {

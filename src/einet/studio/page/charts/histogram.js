@@ -5,7 +5,7 @@ import { replace, s } from "../dom.js";
 import { percent } from "../format.js";
 import { forget, know, store } from "../store.js";
 
-const HEIGHT = 132;
+const HEIGHT = 172;
 const FOOT = 20;
 const TOP = 6;
 
@@ -103,15 +103,15 @@ export function histogram(column) {
 
   // The brush: a press without a move chooses the bin below it, a drag the range that it crosses.
   let start = null;
-  const place_ = (event) => Math.max(0, Math.min(width, event.clientX - svg.getBoundingClientRect().left));
+  const along = (event) => Math.max(0, Math.min(width, event.clientX - svg.getBoundingClientRect().left));
   svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    start = place_(event);
+    start = along(event);
     svg.setPointerCapture(event.pointerId);
   });
   svg.addEventListener("pointermove", (event) => {
-    if (start === null) return hover(place_(event));
-    const now = place_(event);
+    if (start === null) return hover(along(event));
+    const now = along(event);
     if (Math.abs(now - start) < 4) return undefined;
     svg.dataset.dragged = "yes";
     return know(range(column, x.invert(start), x.invert(now)));
@@ -119,7 +119,7 @@ export function histogram(column) {
   svg.addEventListener("pointerup", (event) => {
     if (start === null) return;
     if (svg.dataset.dragged !== "yes") {
-      const bin = toBin(place_(event));
+      const bin = toBin(along(event));
       const pick = binRange(column, bin);
       const known = store.evidence.get(column.name);
       if (known?.op === "between" && known.lower === pick.lower && known.upper === pick.upper) forget(column.name);

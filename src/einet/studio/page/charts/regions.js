@@ -6,7 +6,7 @@ import { h, replace, s } from "../dom.js";
 import { number, short } from "../format.js";
 import { attempt } from "../store.js";
 
-const ROW = 30;
+const ROW = 34;
 const DEPTH = 120;
 
 function label(region) {
@@ -77,7 +77,7 @@ export function regionTree(choose) {
         },
       },
       node.type === "partition" ? s("rect", { x: -5, y: -5, width: 10, height: 10, rx: 2 }) : s("circle", { r: isLeaf ? 5 : 8 }),
-      text ? s("text", { x: 14, y: 4 }, text) : null,
+      text ? s("text", node.isOpen ? { x: -8, y: -13 } : { x: 14, y: 4 }, text) : null,
       node.type === "partition" && !node.isOpen ? s("text", { x: 12, y: 4 }, `${node.children.length} regions`) : null,
       node.type === "region" && !isLeaf && !node.isOpen ? s("text", { class: "plus", "text-anchor": "middle", y: 4 }, "+") : null,
       s("title", {}, text));

@@ -35,7 +35,7 @@ export function stateRows(column, values, shares, pick, chosen, prefix = "") {
     });
     return { value, row, fill, behind, before, share, name };
   });
-  const element = h("div", { class: "states", role: "group", "aria-label": `States of ${column.name}` }, rows.map(({ row }) => row));
+  const element = h("div", { class: values.length < 5 && !prefix ? "states few" : "states", role: "group", "aria-label": `States of ${column.name}` }, rows.map(({ row }) => row));
   let posterior = shares.prior;
 
   function draw() {

@@ -22,7 +22,7 @@ function make() {
   async function load() {
     const answer = await attempt(() => api.get("/api/model"));
     if (!answer || isGone) return;
-    replace(element, overview(answer), structure(), training(answer), file(answer));
+    replace(element, overview(answer), structure(), h("div", { class: "two" }, training(answer), file(answer)));
   }
 
   const stop = on("model-changed", load);
