@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,6 +153,13 @@ class Marginal:
             spikes = self.coding.spikes[np.maximum(best - 1, 0)]
             return np.where(best > 0, spikes, median)
         return median
+
+    def weighted_parts(
+        self,
+    ) -> Iterator[tuple[list[GaussianLeaves], tuple[float, float], Float[np.ndarray, " rows"]]]:
+        """Leaves, ends and share of every alternative that the numbers beside states come from."""
+        for leaves, (share, ends, _) in zip(self._all_leaves(), self.parts, strict=True):
+            yield leaves, ends, share
 
     # -- cells -----------------------------------------------------------------------------------
 

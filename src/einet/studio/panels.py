@@ -1,0 +1,283 @@
+"""One panel a column: where its bins lie, how the data fill them, and what the model makes of them.
+
+All probabilities are exact. Bins follow from the model alone, so that answers can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from einet._checks import as_number
+from einet.studio.answers import ApiError
+from einet.studio.evidence import Known, Terms, as_known, posterior_of
+from einet.tables import TableModel, TablePosterior
+from einet.tables.bins import Bins
+from einet.tables.cells import numbers_of, objects_of
+from einet.tables.columns import Constant, Number, Spiked, States
+from einet.tables.frames import as_rows, column_names
+from einet.tables.marginal import Marginal
+
+__all__ = ["Panel", "Panels"]
+
+#: Bins of a column of numbers.
+NUM_BINS = 40
+# So much of a column lies beyond its bins, at either side.
+_BEYOND = 0.001
+# The density is looked at in so many places for its highest.
+_PLACES = 201
+
+
+class Panel:
+    """A column that the model knows: its bins and its terms.
+
+    Args:
+        model: The model.
+        name: The name of the column.
+        prior: The distribution of all columns, given nothing.
+    """
+
+    def __init__(self, model: TableModel, name: Any, prior: TablePosterior) -> None:
+        self.name, self.terms = name, Terms(model.table, name)
+        coding = model.table.coding(name)
+        self.coding: Any = coding
+        self.number = coding.number if isinstance(coding, Spiked) else coding
+        edges: Sequence[float] = ()
+        if isinstance(self.number, Number):
+            beside = prior.marginal(name)
+            if isinstance(coding, Spiked):
+                beside = Marginal(name, self.number, beside.kind, np.ones((1, 1)), beside.parts)
+            low, high = beside.quantiles([_BEYOND, 1 - _BEYOND])[:, 0].tolist()
+            edges = edges_of(self.number, low, high)
+        self.bins = Bins(coding, edges)
+
+    @property
+    def kind(self) -> str:
+        """The word for what it is, in the page."""
+        if isinstance(self.coding, States):
+            return "ordered" if self.coding.ordered else "states"
+        if self.terms.is_date:
+            return "date"
+        return "integer" if self.terms.is_whole else "number"
+
+    def described(self) -> dict[str, Any]:
+        """What does not depend on any question."""
+        terms, values = self.terms, [self.terms.value(value) for value in self.bins.values]
+        is_states = isinstance(self.coding, States)
+        told: dict[str, Any] = {
+            "name": str(self.name),
+            "kind": self.kind,
+            "description": self.coding.describe(),
+            "is_spiked": isinstance(self.coding, Spiked),
+            "values": values if is_states else None,
+            "spikes": None if is_states else values,
+            "edges": None,
+            "lower": None,
+            "upper": None,
+        }
+        if terms.cells.is_temporal and not terms.is_date:
+            told["unit"] = "seconds"
+        if not is_states:
+            told["edges"] = [terms.axis(edge) for edge in self.bins.edges.tolist()]
+            told["lower"] = terms.value(self.number.smallest)
+            told["upper"] = terms.value(self.number.largest)
+            if terms.is_date:
+                told["edge_labels"] = [terms.value(edge) for edge in self.bins.edges.tolist()]
+        return told
+
+    def masses(self, masses: np.ndarray) -> dict[str, Any]:
+        """The probabilities, or shares, of its parts."""
+        if isinstance(self.coding, States):
+            return {"bins": None, "spikes": None, "values": masses}
+        first = len(self.bins.values)
+        numbers = masses[first:]
+        return {
+            "bins": numbers[1:-1],
+            "spikes": masses[:first],
+            "values": None,
+            "below": numbers[0],
+            "above": numbers[-1],
+        }
+
+    def answered(self, posterior: TablePosterior, mass: float) -> dict[str, Any]:
+        """Its distribution given evidence, with what tells of it in a few numbers."""
+        marginal, terms = posterior.marginal(self.name), self.terms
+        masses = self.bins.masses(marginal)[0]
+        told = self.masses(masses)
+        told |= {"mean": None, "median": None, "interval": None, "entropy": None}
+        if isinstance(self.coding, States):
+            possible = masses[masses > 0]
+            told["entropy"] = float(-(possible * np.log(possible)).sum())
+            told["mode"] = terms.value(self.bins.values[int(masses.argmax())])
+        else:
+            told["mode"] = terms.value(self._mode(marginal, masses))
+        if self.coding.is_number:
+            told["mean"] = self._mean(float(marginal.mean()[0]))
+        if not isinstance(self.coding, States) or self.coding.ordered:
+            shares = [0.5, (1 - mass) / 2, (1 + mass) / 2]
+            median, *ends = (terms.value(x) for x in marginal.quantiles(shares)[:, 0].tolist())
+            told["median"], told["interval"] = median, ends
+        return told
+
+    def _mean(self, mean: float) -> Any:
+        """A mean of integers is seldom one."""
+        return self.terms.value(mean) if self.terms.is_date else mean * self.terms.unit
+
+    def _mode(self, marginal: Marginal, masses: np.ndarray) -> float:
+        """The likeliest spike where it outweighs all numbers beside, or where they are densest."""
+        first = len(self.bins.values)
+        if first and masses[:first].max() >= masses[first:].sum():
+            return self.bins.values[int(masses[:first].argmax())]
+        if marginal.known is not None and not np.isnan(marginal.known[0]):
+            return float(marginal.known[0])
+        x = self._places
+        return float(x[int(self._density(marginal, x).argmax())])
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        edges = self.bins.edges
+        x = np.linspace(edges[0], edges[-1], _PLACES)
+        if self.number.decimals is not None:
+            x = np.unique(np.round(x, self.number.decimals))
+        return x[(x >= self.number.smallest) & (x <= self.number.largest)]
+
+    @cached_property
+    def _on_scale(self) -> tuple[np.ndarray, np.ndarray]:
+        scale = self.number.scale
+        x = self._places
+        return scale.forward(x), scale.log_slope(x)
+
+    def _density(self, marginal: Marginal, x: np.ndarray) -> np.ndarray:
+        """The density of numbers beside spikes at some places, up to a factor."""
+        z, log_slope = self._on_scale
+        total = np.zeros(len(x))
+        for leaves, ends, share in marginal.weighted_parts():
+            inside = (z >= ends[0]) & (z <= ends[1])
+            for part in leaves:
+                mean, deviation = part.mean.numpy()[:, None], part.deviation.numpy()[:, None]
+                weight = part.weight.numpy()[:, 0] * share[0]
+                peaks = np.exp(-0.5 * ((z - mean) / deviation) ** 2 + log_slope) / deviation
+                total += inside * (weight @ peaks)
+            if ends[0] == ends[1]:
+                total[np.abs(z - ends[0]).argmin()] = np.inf
+        return total
+
+
+class Panels:
+    """All columns of a model of a table.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: TableModel) -> None:
+        self.model, self.table = model, model.table
+        prior = model.given()
+        self.panels = {name: Panel(model, name, prior) for name in self.table.modelled}
+        self.names = {str(name): name for name in self.table.names}
+        self._prior = prior
+
+    def panel(self, column: Any) -> Panel:
+        """The panel of a column, by its name in the page."""
+        name = self.names.get(column) if isinstance(column, str) else None
+        if name not in self.panels:
+            raise ApiError(422, f"the model knows no column {column!r}")
+        return self.panels[name]
+
+    def columns(self, frame: Any = None) -> dict[str, Any]:
+        """All columns, with how the data lie in them and what the model makes of them."""
+        told = []
+        prior = self._answers(self._prior, list(self.panels), 0.9)
+        for name in self.table.names:
+            if name not in self.panels:
+                coding = self.table.coding(name)
+                is_constant = isinstance(coding, Constant)
+                values = [coding.value] if is_constant and coding.value is not None else None
+                kind = "constant" if is_constant else "left out"
+                told.append({"name": str(name), "kind": kind, "values": values,
+                             "description": coding.describe()})  # fmt: skip
+                continue
+            panel = self.panels[name]
+            data = None if frame is None else self._shares(panel, frame)
+            told.append({**panel.described(), "data": data, "prior": prior[str(name)]})
+        return {"columns": told}
+
+    def known(self, evidence: Any) -> Known:
+        """What evidence of the page says."""
+        return as_known(self.table, evidence)
+
+    def marginals(
+        self, evidence: Any, columns: Any = None, mass: Any = 0.9
+    ) -> dict[str, Any]:
+        """All columns given evidence, and how likely that is."""
+        began = time.perf_counter()
+        mass = as_number("mass", mass, above=0, at_most=1 - 1e-9)
+        names = list(self.panels)
+        if columns is not None:
+            if not isinstance(columns, list):
+                raise ApiError(400, "columns must be a list of names")
+            names = [self.panel(column).name for column in columns]
+        known = self.known(evidence)
+        posterior = posterior_of(self.model, known) if known else self._prior
+        log = float(posterior.log_evidence[0])
+        points = int(posterior.points[0])
+        return {
+            "log_evidence": log,
+            "probability": math.exp(min(0.0, log)) if not points else None,
+            "density": math.exp(min(log, 700.0)) if points else None,
+            "columns": self._answers(posterior, names, mass),
+            "milliseconds": 1000 * (time.perf_counter() - began),
+        }
+
+    def _answers(
+        self, posterior: TablePosterior, names: Sequence[Any], mass: float
+    ) -> dict[str, Any]:
+        return {str(name): self.panels[name].answered(posterior, mass) for name in names}
+
+    def _shares(self, panel: Panel, frame: Any) -> dict[str, Any] | None:
+        """How the known cells of a table lie in a column's parts."""
+        data = as_rows(frame)[0]
+        if panel.name not in column_names(data):
+            return None
+        series, cells = data.get_column(panel.name), self.table.types[panel.name]
+        try:
+            if panel.coding.is_number:
+                values = numbers_of(series, cells, panel.name)
+            else:
+                values = objects_of(series, panel.name)
+        except (TypeError, ValueError):
+            # Another table's column of the same name.
+            return None
+        place = panel.bins.place(values)
+        counts = np.bincount(place[place >= 0], minlength=len(panel.bins))
+        return panel.masses(counts / max(1, counts.sum()))
+
+
+def edges_of(number: Number, low: float, high: float) -> list[float]:
+    """Edges of at most so many bins of equal width that hold what lies between two numbers.
+
+    Those of a grid lie half a step beside its points.
+
+    Args:
+        number: The coding of the numbers.
+        low, high: Between what they lie, but for a little.
+    """
+    if number.seen is not None:
+        low, high = max(low, number.seen[0]), min(high, number.seen[1])
+    if not high > low:
+        high = low + (number.step or max(abs(low), 1.0) * 1e-3)
+    if number.decimals is not None:
+        first, last = round(low / number.step), round(high / number.step)
+        width = max(1, math.ceil((last - first + 1) / NUM_BINS))
+        count = math.ceil((last - first + 1) / width)
+        return [(first - 0.5 + width * n) * number.step for n in range(count + 1)]
+    # Rounded outwards, to numbers that can be read.
+    unit = 10.0 ** math.floor(math.log10((high - low) / NUM_BINS))
+    low = max(math.floor(low / unit) * unit, number.scale.lower)
+    high = min(math.ceil(high / unit) * unit, number.scale.upper)
+    return np.linspace(low, high, NUM_BINS + 1).tolist()
