@@ -66,12 +66,11 @@ export function range(column, from, to, unit = step(column)) {
   return { column: column.name, op: "between", lower, upper };
 }
 
-/** The same for one drawn bin; the outermost reach as far as there is anything. */
+/** The same for drawn bins. */
 export function binRange(column, first, last = first) {
-  const count = column.edges.length - 1;
   const evidence = range(column, column.edges[first], column.edges[last + 1], step(column) / 10);
   // The upper edge of an integer's bin belongs to the next one.
-  if (column.kind === "integer" && Number.isInteger(column.edges[last + 1]) && last < count - 1) {
+  if (column.kind === "integer" && Number.isInteger(column.edges[last + 1]) && last < column.edges.length - 2) {
     evidence.upper = Math.max(evidence.lower, evidence.upper - 1);
   }
   return evidence;
@@ -104,6 +103,7 @@ function compact(value) {
 export function show(column, value) {
   if (value === null || value === undefined) return "–";
   if (column.kind === "date" && typeof value === "number" && hasAxis(column)) return date(toValue(column, value));
+  if (column.unit && typeof value === "number") return `${number(value, step(column) / 10)} ${column.unit === "seconds" ? "s" : column.unit}`;
   return cell(value, typeof value === "number" && hasAxis(column) ? step(column) / 10 : undefined);
 }
 

@@ -1,6 +1,6 @@
 // The page: which view is on, what the server says of itself, and files that are dropped anywhere.
 
-import { api, fetchState, link, takeToken, watch } from "./api.js";
+import { api, fetchState, link, takeToken, watch } from "./server.js";
 import { button, h, replace } from "./dom.js";
 import { short } from "./format.js";
 import { copyAsPython } from "./python.js";
@@ -45,11 +45,15 @@ function drawHead(view) {
 }
 
 /** Another model is there, or none: read what belongs to it, and draw. */
-async function opened(hash) {
+async function opened() {
   store.state = await fetchState();
-  store.evidence.clear();
   if (store.state.kind === "table") await attempt(loadColumns);
-  if (hash) location.hash = hash;
+  else {
+    store.columns = [];
+    store.column.clear();
+    store.evidence.clear();
+  }
+  if (store.state.has_data) store.schema = await api.get("/api/schema").catch(() => null);
   route(true);
 }
 
@@ -122,10 +126,11 @@ async function start() {
     route();
   });
   on("model-opened", async () => {
-    await opened(null);
+    store.evidence.clear();
+    await opened();
     location.hash = { table: "#explore", images: "#images" }[store.state.kind] ?? "#model";
   });
-  on("trained", () => opened(null));
+  on("trained", opened);
   addEventListener("hashchange", () => route());
   place("copy").addEventListener("click", () => {
     const wish = present?.view.code();
@@ -134,9 +139,9 @@ async function start() {
   takeFiles();
   route();
   watch((state) => {
-    const isOther = state.kind !== store.state.kind || state.name !== store.state.name;
+    const isOther = state.kind !== store.state.kind || state.model_number !== store.state.model_number;
     if (link.status !== "here") return;
-    if (isOther) opened(null);
+    if (isOther) opened();
     else {
       store.state = state;
       emit("state", state);

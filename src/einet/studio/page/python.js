@@ -1,6 +1,6 @@
 // "Copy as Python": the code of what is on the screen.
 
-import { api } from "./api.js";
+import { api } from "./server.js";
 import { button, h, replace } from "./dom.js";
 import { attempt } from "./store.js";
 

@@ -1,6 +1,6 @@
 // What all views share: the server's state, the columns, the evidence and the newest answer.
 
-import { api, newest } from "./api.js";
+import { api, newest } from "./server.js";
 
 export const store = {
   state: null,
@@ -28,7 +28,7 @@ export function emit(event, ...details) {
 
 /** One plain line at the foot of the page; null takes it away. */
 export function tell(message, kind = "error") {
-  emit("message", message, kind);
+  emit("message", message ? message[0].toUpperCase() + message.slice(1) : null, kind);
 }
 
 /** Run something that may be refused, and show the refusal as a line. */
@@ -103,13 +103,21 @@ export function forget(column) {
   refresh();
 }
 
+/** Whether evidence can still be said of a column, now that there is another model. */
+function fits(column, evidence) {
+  if (!column) return false;
+  if (Array.isArray(column.edges)) return evidence.op !== "among";
+  const values = evidence.op === "among" ? evidence.values : [evidence.value];
+  return evidence.op !== "between" && values.every((value) => column.values?.includes(value));
+}
+
 /** Read the columns of a model of a table. */
 export async function loadColumns() {
   const { columns } = await api.get("/api/columns");
   store.columns = columns;
   store.column = new Map(columns.map((column) => [column.name, column]));
-  for (const name of [...store.evidence.keys()]) {
-    if (!store.column.has(name)) store.evidence.delete(name);
+  for (const [name, evidence] of [...store.evidence]) {
+    if (!fits(store.column.get(name), evidence)) store.evidence.delete(name);
   }
   store.only = null;
   store.answer = null;

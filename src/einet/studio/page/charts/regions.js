@@ -1,19 +1,18 @@
 // The region graph, unfolded as far as one looks: circles are regions, squares split them.
 
 import { hierarchy, linkHorizontal, tree } from "../vendor/d3.js";
-import { api } from "../api.js";
+import { api } from "../server.js";
 import { h, replace, s } from "../dom.js";
-import { number, short } from "../format.js";
+import { count, number, percent, short } from "../format.js";
 import { attempt } from "../store.js";
 
 const ROW = 34;
 const DEPTH = 120;
 
 function label(region) {
-  const scope = region.scope ?? {};
-  const names = Array.isArray(scope) ? scope : scope.names ?? [];
-  const count = scope.count ?? region.count ?? names.length;
-  return count > names.length || count > 3 ? `${short(names.slice(0, 2).join(", "), 22)} … (${number(count)})` : short(names.join(", "), 30);
+  const { scope: names, count: size } = region;
+  const weight = region.weight === undefined ? "" : `${percent(region.weight)}: `;
+  return weight + (size > names.length || size > 3 ? `${short(names.slice(0, 2).join(", "), 22)} … (${number(size)})` : short(names.join(", "), 30));
 }
 
 export function regionTree(choose) {
@@ -28,12 +27,13 @@ export function regionTree(choose) {
     const answer = await attempt(() => api.get(`/api/model/regions${id === undefined ? "" : `?root=${encodeURIComponent(id)}`}`));
     if (!answer) return false;
     node.region = { ...answer.region, label: label(answer.region) };
-    node.more = answer.more ?? answer.left_out ?? 0;
-    node.children = (answer.partitions ?? []).map((partition) => ({
+    node.left = answer.num_partitions - answer.partitions.length;
+    // Of many splits the first two are open, so that the picture stays one.
+    node.children = answer.partitions.map((partition, i) => ({
       type: "partition",
-      isOpen: true,
-      more: partition.more ?? 0,
-      children: (partition.children ?? []).map(fromRegion),
+      isOpen: i < 2,
+      left: partition.num_children - partition.children.length,
+      children: partition.children.map(fromRegion),
     }));
     return true;
   }
@@ -78,7 +78,8 @@ export function regionTree(choose) {
       },
       node.type === "partition" ? s("rect", { x: -5, y: -5, width: 10, height: 10, rx: 2 }) : s("circle", { r: isLeaf ? 5 : 8 }),
       text ? s("text", node.isOpen ? { x: -8, y: -13 } : { x: 14, y: 4 }, text) : null,
-      node.type === "partition" && !node.isOpen ? s("text", { x: 12, y: 4 }, `${node.children.length} regions`) : null,
+      node.type === "partition" && !node.isOpen ? s("text", { x: 12, y: 4 }, count(node.children.length + node.left, "region")) : null,
+      node.isOpen && node.left > 0 ? s("text", { x: 10, y: 20 }, `and ${number(node.left)} more`) : null,
       node.type === "region" && !isLeaf && !node.isOpen ? s("text", { class: "plus", "text-anchor": "middle", y: 4 }, "+") : null,
       s("title", {}, text));
       return { node, element };

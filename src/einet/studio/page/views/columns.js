@@ -1,6 +1,6 @@
 // Columns: which tell most about which, as a graph, as a matrix and as a list of pairs.
 
-import { api, newest } from "../api.js";
+import { api, newest } from "../server.js";
 import { button, h, replace, segments } from "../dom.js";
 import { informationGraph } from "../charts/graph.js";
 import { informationMatrix } from "../charts/matrix.js";

@@ -1,6 +1,6 @@
 // Data: drop a file, put the kinds of its columns right, train, and watch the curve.
 
-import { api } from "../api.js";
+import { api } from "../server.js";
 import { lossCurve } from "../charts/curve.js";
 import { button, field, h, replace, saveAs } from "../dom.js";
 import { bytes, cell, count, number, short } from "../format.js";

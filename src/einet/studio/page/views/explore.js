@@ -1,6 +1,6 @@
 // Explore: one panel a column, evidence on top, a question in words, rows to take away.
 
-import { api } from "../api.js";
+import { api } from "../server.js";
 import { panel } from "../charts/panel.js";
 import { button, field, h, replace, saveAs } from "../dom.js";
 import { evidenceBar, showOnly } from "../evidence.js";

@@ -1,6 +1,6 @@
 // Images: samples of the model; a picture to paint over, and what it says of the covered part.
 
-import { api, newest } from "../api.js";
+import { api, newest } from "../server.js";
 import { painter } from "../charts/painter.js";
 import { button, field, h, replace, segments } from "../dom.js";
 import { number } from "../format.js";
@@ -89,7 +89,7 @@ function inpainting(info, height, width) {
 
   const canvas = painter(height, width, (covered) => {
     if (!image) return;
-    last = { image: isOwn ? image : null, index: isOwn ? null : Number(index.value), covered, draws: 8, seed };
+    last = { image: isOwn ? image : null, index: isOwn ? null : Number(index.value) - 1, covered, draws: 8, seed };
     performance.mark("inpaint-start");
     ask({ image, covered, draws: 8, seed });
   });

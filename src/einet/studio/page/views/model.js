@@ -1,10 +1,10 @@
 // Model: what it is, how it is built, what its nodes hold, how it was trained, what the file says.
 
-import { api } from "../api.js";
+import { api } from "../server.js";
 import { lossCurve } from "../charts/curve.js";
 import { regionTree } from "../charts/regions.js";
 import { button, h, replace, saveAs } from "../dom.js";
-import { cell, number, short } from "../format.js";
+import { cell, count, short } from "../format.js";
 import { attempt, on, store } from "../store.js";
 
 export const model = {
@@ -39,8 +39,8 @@ function plain(value) {
 }
 
 function overview(answer) {
-  const tiles = { parameters: answer.parameters, sums: answer.sums, ...answer.structure };
-  const summary = answer.text ?? answer["text summary"] ?? answer.summary;
+  const { layers, models, ...graph } = answer.structure ?? {};
+  const tiles = { parameters: answer.parameters, ...(models > 1 ? { models } : {}), ...graph, "sums a region": answer.sums?.number };
   return h("section", { class: "card", "aria-label": "Summary" },
     h("div", { class: "bar" }, h("h2", {}, store.state?.name ?? "Model"), h("div", { class: "grow" }),
       button("Save the model", (event) => attempt(async () => {
@@ -48,15 +48,17 @@ function overview(answer) {
       }, event.currentTarget))),
     h("dl", { class: "tiles" }, Object.entries(tiles).filter(([, value]) => value !== null && value !== undefined && typeof value !== "object")
       .map(([name, value]) => h("div", {}, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, plain(value))))),
-    answer.families ? h("p", { class: "hint" }, `Families: ${plain(answer.families)}`) : null,
-    summary ? h("pre", { class: "summary-text" }, summary) : null);
+    h("p", { class: "hint" }, `Families of the variables: ${Object.entries(answer.families ?? {}).map(([name, times]) => `${name} (${times})`).join(", ")}. `,
+      layers?.length > 1 ? `Regions in each layer, leaves first: ${layers.join(", ")}.` : ""),
+    [answer.text, answer.summary].filter(Boolean).map((text) => h("pre", { class: "summary-text" }, text)));
 }
 
 function structure() {
   const held = h("div", { class: "held" }, h("p", { class: "hint" }, "Choose a region to see what it holds."));
   const tree = regionTree((region) => attempt(async () => {
+    if (region.kind === "mixture") return replace(held, h("p", { class: "hint" }, "A mixture of models: each has a weight and a graph of its own."));
     const answer = await api.get(`/api/model/parameters?region=${encodeURIComponent(region.id)}`);
-    replace(held, parameters(region, answer));
+    return replace(held, answer.kind === "leaf" ? leaf(region, answer) : sums(region, answer));
   }));
   return h("section", { class: "card", "aria-label": "Structure" },
     h("h2", {}, "Structure"),
@@ -64,24 +66,38 @@ function structure() {
     h("div", { class: "two wide" }, tree.element, held));
 }
 
-/** Whatever numbers the server has of a region: plain facts first, then lists as small tables. */
-function parameters(region, answer) {
-  const facts = [];
-  const tables = [];
-  for (const [name, value] of Object.entries(answer)) {
-    if (Array.isArray(value) && value.length && typeof value[0] === "object") tables.push([name, value]);
-    else facts.push([name, value]);
-  }
+function grid(heads, rows) {
+  return h("div", { class: "scroll" }, h("table", { class: "grid" },
+    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((value) => h("td", { class: typeof value === "number" ? "number" : "" }, plain(value))))))));
+}
+
+/** The densities of a leaf: for each variable a line for each entry. */
+function leaf(region, answer) {
+  const left = answer.count - answer.variables.length;
   return [
     h("h3", {}, region.label),
-    h("dl", { class: "numbers" }, facts.map(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, plain(value))])),
-    tables.map(([name, rows]) => {
-      const heads = Array.isArray(rows[0]) ? null : Object.keys(rows[0]);
-      return [h("h4", {}, name.replaceAll("_", " ")),
-        h("div", { class: "scroll" }, h("table", { class: "grid" },
-          heads ? h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head.replaceAll("_", " "))))) : null,
-          h("tbody", {}, rows.map((row) => h("tr", {}, (heads ? heads.map((head) => row[head]) : row).map((value) => h("td", { class: typeof value === "number" ? "number" : "" }, plain(value))))))))];
+    h("p", { class: "hint" }, `A leaf with ${count(answer.entries, "density", "densities")} of ${count(answer.count, "variable")}.`),
+    answer.variables.map((variable) => {
+      if (variable.probabilities) {
+        return [h("h4", {}, `${variable.name}: ${variable.family}, probabilities`),
+          grid(["entry", ...variable.states.map((state) => plain(state))], variable.probabilities.map((shares, i) => [i + 1, ...shares]))];
+      }
+      const known = ["low", "median", "high"].every((name) => variable[name]) ? ["low", "median", "high"] : ["mean", "deviation"];
+      return [h("h4", {}, `${variable.name}: ${variable.family}`),
+        grid(["entry", ...known], variable[known[0]].map((_, i) => [i + 1, ...known.map((name) => variable[name][i])]))];
     }),
+    left > 0 ? h("p", { class: "hint" }, `And ${count(left, "variable")} more.`) : null,
+  ];
+}
+
+/** The heaviest weights of the sums of a region. */
+function sums(region, answer) {
+  const heads = ["sum", ...answer.over, "weight"];
+  return [
+    h("h3", {}, region.label),
+    h("p", { class: "hint" }, `${count(answer.sums, "sum")} with ${count(answer.num_weights, "weight")} in all. The heaviest:`),
+    grid(heads, answer.heaviest.map((weight) => heads.map((head) => (head === "weight" ? weight.weight : weight[head] + 1)))),
   ];
 }
 

@@ -1,6 +1,6 @@
 // A question in the query language, and its answer as a line.
 
-import { api } from "../api.js";
+import { api } from "../server.js";
 import { h, replace } from "../dom.js";
 import { cell, percent } from "../format.js";
 import { store } from "../store.js";

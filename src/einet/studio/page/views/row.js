@@ -1,6 +1,6 @@
 // Row: pick one of the data or type one; see how surprising each cell is, and what fills the holes.
 
-import { api, newest } from "../api.js";
+import { api, newest } from "../server.js";
 import { isAsked, parse, show } from "../axis.js";
 import { button, field, h, replace } from "../dom.js";
 import { cell, number } from "../format.js";
