@@ -27,13 +27,17 @@ def studio(
     ] = None,
     test_images: Annotated[
         Path | None,
-        typer.Option(help="Images to try a model of images with: a folder, a zip, or a public set."),
+        typer.Option(
+            help="Images to try a model of images with: a folder, a zip, or a public set."
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="By default 8765, or the next that is free.")
+        int | None,
+        typer.Option(min=0, max=65535, help="By default 8765, or the next that is free."),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen to; others than this machine's are warned of.")
+        str,
+        typer.Option(help="The address to listen to; others than this machine's are warned of."),
     ] = "127.0.0.1",
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
 ) -> None:

@@ -21,10 +21,14 @@ from starlette.types import ASGIApp
 
 from einet.studio.answers import ApiError, answer, refusal
 from einet.studio.bodies import read_body, read_json
+from einet.studio.code import code_for
+from einet.studio.files import read_data
 from einet.studio.guard import Guard
 from einet.studio.parameters import describe_parameters
+from einet.studio.rows import describe_row, table_rows
 from einet.studio.session import Session
 from einet.studio.structure import describe_model, describe_regions
+from einet.studio.tables_out import filled_csv, sampled_csv
 from einet.tables import QueryError
 
 __all__ = ["PAGE", "create_app"]
@@ -32,6 +36,8 @@ __all__ = ["PAGE", "create_app"]
 #: What the browser loads.
 PAGE = Path(__file__).parent / "page"
 
+_CSV = "text/csv; charset=utf-8"
+_LONGEST_QUESTION = 10_000
 # What a wrong file or question raises; anything else is a mistake of ours.
 _EXPECTED = (ValueError, TypeError, OSError, MemoryError, ArithmeticError)
 
@@ -99,6 +105,18 @@ class Asked:
             ("GET", "/model/parameters", self.parameters),
             ("GET", "/columns", self.columns),
             ("POST", "/marginals", self.marginals),
+            ("POST", "/ask", self.ask),
+            ("GET", "/rows", self.rows),
+            ("POST", "/row", self.row),
+            ("POST", "/sample", self.sample),
+            ("POST", "/impute", self.impute),
+            ("POST", "/information", self.information),
+            ("POST", "/code", self.code),
+            ("GET", "/images", self.images),
+            ("POST", "/images/samples", self.image_samples),
+            ("GET", "/images/test", self.image_test),
+            ("POST", "/images/picture", self.picture),
+            ("POST", "/images/inpaint", self.inpaint),
         ]
 
     def endpoint(
@@ -201,6 +219,103 @@ class Asked:
             return self.session.panels.marginals(asked.get("evidence"), asked.get("columns"), mass)
 
         return answer(await self._run(find))
+
+    async def ask(self, request: Request) -> Response:
+        asked = await self._json(request)
+        question = asked.get("question")
+        if not isinstance(question, str) or not 0 < len(question.strip()) <= _LONGEST_QUESTION:
+            raise ApiError(400, "question must be a text such as P(survived=1 | sex=female)")
+
+        def find() -> Any:
+            found = self.session.panels.model.query(question)
+            told = {"text": str(found), **found.to_dict()}
+            if isinstance(found.value, dict):
+                pairs = found.to_dict()["value"].items()
+                told["values"] = [{"value": value, "number": number} for value, number in pairs]
+            return told
+
+        return answer(await self._run(find))
+
+    async def rows(self, request: Request) -> Response:
+        asked, data = request.query_params, self.session.data
+
+        def find() -> Any:
+            return table_rows(data.frame, data.table, asked.get("start"), asked.get("count"))
+
+        return answer(await self._run(find))
+
+    async def row(self, request: Request) -> Response:
+        asked = await self._json(request)
+
+        def find() -> Any:
+            frame = self.session.frame_for(self.session.opened)
+            return describe_row(self.session.panels, asked, frame)
+
+        return answer(await self._run(find))
+
+    async def sample(self, request: Request) -> Response:
+        asked = await self._json(request)
+
+        def find() -> bytes:
+            panels = self.session.panels
+            known = panels.known(asked.get("evidence"))
+            most = self.limits.max_draws
+            return sampled_csv(panels.model, known, asked.get("n"), asked.get("seed"), most)
+
+        return _download(await self._run(find, slow=True), "synthetic.csv", _CSV)
+
+    async def impute(self, request: Request) -> Response:
+        method, content = request.query_params.get("method"), None
+        asked: dict[str, Any] = {}
+        if method is None:
+            asked = await self._json(request)
+        else:
+            name = _name(request, "table.csv")
+            content = await read_body(request, self.limits.max_bytes, name)
+
+        def find() -> bytes:
+            panels = self.session.panels
+            if content is None:
+                frame = self.session.frame_for(self.session.opened)
+                if frame is None:
+                    raise ApiError(409, "there is no table that fits the model; open one first")
+            else:
+                frame = read_data(content, name, self.limits).frame
+            known = panels.known(asked.get("evidence"))
+            how = asked.get("method") if method is None else method
+            return filled_csv(panels.model, frame, how, known, asked.get("seed"))
+
+        return _download(await self._run(find, slow=True), "filled.csv", _CSV)
+
+    async def information(self, request: Request) -> Response:
+        asked = await self._json(request)
+        found = await self._run(self.session.information, asked.get("evidence"), slow=True)
+        return answer(found)
+
+    async def code(self, request: Request) -> Response:
+        asked = await self._json(request)
+        return answer(await self._run(code_for, self.session, asked))
+
+    # -- images ----------------------------------------------------------------------------------
+
+    async def images(self, request: Request) -> Response:
+        return answer(self.session.images.described())
+
+    async def image_samples(self, request: Request) -> Response:
+        asked = await self._json(request)
+        return answer(await self._run(self.session.images.samples, asked))
+
+    async def image_test(self, request: Request) -> Response:
+        index = request.query_params.get("index", "0")
+        return answer(await self._run(self.session.images.test, index))
+
+    async def picture(self, request: Request) -> Response:
+        content = await read_body(request, self.limits.max_json * 4, "the picture")
+        return answer(await self._run(self.session.images.picture, content))
+
+    async def inpaint(self, request: Request) -> Response:
+        asked = await self._json(request)
+        return answer(await self._run(self.session.images.inpaint, asked))
 
 
 def _name(request: Request, default: str) -> str:

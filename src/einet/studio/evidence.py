@@ -53,7 +53,9 @@ class Terms:
             return _instant(value, self.cells, self.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             wanted = "a date such as 2020-01-31" if self.is_date else "a number"
-            raise ApiError(422, f"{what} of {str(self.name)!r} must be {wanted}, got {shown(value)}")
+            raise ApiError(
+                422, f"{what} of {str(self.name)!r} must be {wanted}, got {shown(value)}"
+            )
         return float(value) / self.unit
 
     def axis(self, number: float) -> float | int | None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
 from einet._checks import as_number
 from einet.studio.answers import ApiError
@@ -21,6 +22,7 @@ from einet.tables.bins import Bins
 from einet.tables.cells import numbers_of, objects_of
 from einet.tables.columns import Constant, Number, Spiked, States
 from einet.tables.frames import as_rows, column_names
+from einet.tables.information import column_information
 from einet.tables.marginal import Marginal
 
 __all__ = ["Panel", "Panels"]
@@ -129,14 +131,22 @@ class Panel:
         return self.terms.value(mean) if self.terms.is_date else mean * self.terms.unit
 
     def _mode(self, marginal: Marginal, masses: np.ndarray) -> float:
-        """The likeliest spike where it outweighs all numbers beside, or where they are densest."""
-        first = len(self.bins.values)
-        if first and masses[:first].max() >= masses[first:].sum():
-            return self.bins.values[int(masses[:first].argmax())]
+        """The likeliest number.
+
+        On a grid each has a probability, as spikes have. Elsewhere a spike is it where it outweighs
+        all numbers beside, and otherwise the densest place.
+        """
         if marginal.known is not None and not np.isnan(marginal.known[0]):
             return float(marginal.known[0])
-        x = self._places
-        return float(x[int(self._density(marginal, x).argmax())])
+        first = len(self.bins.values)
+        spikes, beside = masses[:first], float(masses[first:].sum())
+        density = self._density(marginal, *self._on_scale)
+        best = beside
+        if self.number.decimals is not None:
+            best = beside * float(density.max()) * self.number.step
+        if first and spikes.max() >= best:
+            return self.bins.values[int(spikes.argmax())]
+        return float(self._places[int(density.argmax())])
 
     @cached_property
     def _places(self) -> np.ndarray:
@@ -152,17 +162,21 @@ class Panel:
         x = self._places
         return scale.forward(x), scale.log_slope(x)
 
-    def _density(self, marginal: Marginal, x: np.ndarray) -> np.ndarray:
-        """The density of numbers beside spikes at some places, up to a factor."""
-        z, log_slope = self._on_scale
-        total = np.zeros(len(x))
+    def density(self, marginal: Marginal, x: np.ndarray) -> np.ndarray:
+        """The density of numbers beside spikes at some places."""
+        scale = self.number.scale
+        return self._density(marginal, scale.forward(x), scale.log_slope(x))
+
+    @staticmethod
+    def _density(marginal: Marginal, z: np.ndarray, log_slope: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(z))
         for leaves, ends, share in marginal.weighted_parts():
             inside = (z >= ends[0]) & (z <= ends[1])
             for part in leaves:
                 mean, deviation = part.mean.numpy()[:, None], part.deviation.numpy()[:, None]
                 weight = part.weight.numpy()[:, 0] * share[0]
                 peaks = np.exp(-0.5 * ((z - mean) / deviation) ** 2 + log_slope) / deviation
-                total += inside * (weight @ peaks)
+                total += inside * (weight / _whole(mean, deviation, ends) @ peaks)
             if ends[0] == ends[1]:
                 total[np.abs(z - ends[0]).argmin()] = np.inf
         return total
@@ -211,9 +225,7 @@ class Panels:
         """What evidence of the page says."""
         return as_known(self.table, evidence)
 
-    def marginals(
-        self, evidence: Any, columns: Any = None, mass: Any = 0.9
-    ) -> dict[str, Any]:
+    def marginals(self, evidence: Any, columns: Any = None, mass: Any = 0.9) -> dict[str, Any]:
         """All columns given evidence, and how likely that is."""
         began = time.perf_counter()
         mass = as_number("mass", mass, above=0, at_most=1 - 1e-9)
@@ -232,6 +244,18 @@ class Panels:
             "density": math.exp(min(log, 700.0)) if points else None,
             "columns": self._answers(posterior, names, mass),
             "milliseconds": 1000 * (time.perf_counter() - began),
+        }
+
+    def information(self, known: Known) -> dict[str, Any]:
+        """How much all pairs of columns tell of one another, in nats."""
+        posterior = posterior_of(self.model, known)
+        bins = {name: panel.bins for name, panel in self.panels.items()}
+        nats = column_information(posterior, bins)
+        is_states = np.array([isinstance(panel.coding, States) for panel in self.panels.values()])
+        return {
+            "columns": [str(name) for name in bins],
+            "nats": nats,
+            "is_exact": is_states[:, None] & is_states,
         }
 
     def _answers(
@@ -258,6 +282,28 @@ class Panels:
         return panel.masses(counts / max(1, counts.sum()))
 
 
+def _readable(width: float) -> int:
+    """The smallest of 1, 2, 5, 10, 20, … that is no smaller."""
+    power = 1
+    while True:
+        for digit in (1, 2, 5):
+            if digit * power >= width:
+                return digit * power
+        power *= 10
+
+
+def _whole(mean: np.ndarray, deviation: np.ndarray, ends: tuple[float, float]) -> np.ndarray:
+    """What the densities of leaves between two ends are to be divided by."""
+    root = math.sqrt(2 * math.pi)
+    if not np.isfinite(ends).any():
+        return np.full(len(mean), root)
+    low, high = (
+        torch.special.ndtr(torch.from_numpy((end - mean[:, 0]) / deviation[:, 0])).numpy()
+        for end in ends
+    )
+    return root * np.maximum(high - low, np.finfo(np.float64).tiny)
+
+
 def edges_of(number: Number, low: float, high: float) -> list[float]:
     """Edges of at most so many bins of equal width that hold what lies between two numbers.
 
@@ -273,9 +319,12 @@ def edges_of(number: Number, low: float, high: float) -> list[float]:
         high = low + (number.step or max(abs(low), 1.0) * 1e-3)
     if number.decimals is not None:
         first, last = round(low / number.step), round(high / number.step)
-        width = max(1, math.ceil((last - first + 1) / NUM_BINS))
-        count = math.ceil((last - first + 1) / width)
-        return [(first - 0.5 + width * n) * number.step for n in range(count + 1)]
+        width = _readable((last - first + 1) / NUM_BINS)
+        if last // width - first // width >= NUM_BINS:
+            width = _readable(width + 1)
+        first, last = first // width, last // width
+        edges = [(n * width - 0.5) * number.step for n in range(first, last + 2)]
+        return np.round(edges, number.decimals + 1).tolist()
     # Rounded outwards, to numbers that can be read.
     unit = 10.0 ** math.floor(math.log10((high - low) / NUM_BINS))
     low = max(math.floor(low / unit) * unit, number.scale.lower)

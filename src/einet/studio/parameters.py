@@ -59,9 +59,13 @@ def _variable(opened: Opened, einet: Einet, node: int, variable: int) -> dict[st
     """The densities of one variable in a leaf."""
     for block in einet.leaf.leaf_blocks:
         at, position = (
-            (block.group.variables[block.columns] == variable)
-            & (block.leaves == node).unsqueeze(1)
-        ).nonzero().unbind(1)
+            (
+                (block.group.variables[block.columns] == variable)
+                & (block.leaves == node).unsqueeze(1)
+            )
+            .nonzero()
+            .unbind(1)
+        )
         if not len(at):
             continue
         size = block.columns.shape[1]

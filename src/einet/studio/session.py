@@ -16,8 +16,10 @@ from typing import Any
 
 from einet._checks import as_int, as_number
 from einet._version import __version__
+from einet.data.images import Images
 from einet.studio.answers import ApiError
 from einet.studio.files import Data, Opened, open_model, read_data
+from einet.studio.images import ImageModel, open_tests
 from einet.studio.limits import Limits
 from einet.studio.panels import Panels
 from einet.studio.schema import corrections, describe_schema
@@ -27,6 +29,9 @@ __all__ = ["Session"]
 
 _IDLE = {"state": "idle", "epoch": 0, "epochs": None, "train": [], "valid": [], "seconds": 0.0,
          "message": None}  # fmt: skip
+
+# Answers that took long and are kept.
+_MOST_KEPT = 32
 
 
 class Session:
@@ -46,7 +51,10 @@ class Session:
         self._opened: Opened | None = None
         self._panels: tuple[int, Panels] | None = None
         self._training: Training | None = None
-        self._trained: tuple[Mapping[Any, str], Mapping[str, Any]] = {}, {}
+        #: The columns and options of the last training.
+        self.trained: tuple[Mapping[Any, str], Mapping[str, Any]] = {}, {}
+        self._tests: Images | None = None
+        self._information: dict[Any, dict[str, Any]] = {}
         self._count = 0
         self._is_closed = False
 
@@ -82,6 +90,40 @@ class Session:
             # No lock: threads may make them at the same time, and either serves.
             kept = self._panels = opened.number, Panels(opened.table_model)
         return kept[1]
+
+    @property
+    def images(self) -> ImageModel:
+        """A model of images."""
+        opened = self.opened
+        if opened.pixels is None:
+            raise ApiError(409, "the model that is open is not one of images")
+        return ImageModel(opened.model, opened.pixels, self.limits, self._tests)
+
+    def open_images(self, path: Path) -> None:
+        """Images to try a model of images with."""
+        self._tests = open_tests(path, self.limits)
+        opened = self._opened
+        if opened is not None and opened.pixels is not None:
+            shape = self._tests.image_shape
+            if shape != opened.pixels.shape:
+                raise ValueError(
+                    f"the images in {path} are of shape {shape}, but those of the model of "
+                    f"{opened.pixels.shape}"
+                )
+
+    def information(self, evidence: Any) -> dict[str, Any]:
+        """How much columns tell of one another; what was found before is kept."""
+        panels, number = self.panels, self.opened.number
+        known = panels.known(evidence)
+        key = number, repr(sorted((str(name), str(pieces)) for name, pieces in known.items()))
+        found = self._information.get(key)
+        if found is None:
+            found = panels.information(known)
+            with self._lock:
+                self._information[key] = found
+                while len(self._information) > _MOST_KEPT:
+                    self._information.pop(next(iter(self._information)))
+        return found
 
     def state(self) -> dict[str, Any]:
         """What the page has to know first of all."""
@@ -187,7 +229,7 @@ class Session:
                 self._new_file(), data.frame, columns, options, seconds,
                 finish=lambda file: self._open(file, name),
             )  # fmt: skip
-            self._trained = columns, options
+            self.trained = columns, options
         return self.training()
 
     def _check_idle(self, why: str) -> None:

@@ -95,7 +95,9 @@ def find_region(opened: Opened, region: str) -> tuple[Einet, int, int]:
     try:
         part, number = (int(word) for word in region.split(":"))
     except ValueError:
-        raise ApiError(422, f"region must be PART:NUMBER, such as 0:3, got {region[:40]!r}") from None
+        raise ApiError(
+            422, f"region must be PART:NUMBER, such as 0:3, got {region[:40]!r}"
+        ) from None
     if not 0 <= part < len(parts) or not 0 <= number < len(parts[part][1].graph.scopes):
         raise ApiError(404, f"the model has no region {region[:40]!r}")
     return parts[part][1], number, part

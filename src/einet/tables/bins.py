@@ -81,6 +81,12 @@ class Bins:
         ends = [-np.inf, *self.edges.tolist(), np.inf] if len(self.edges) else []
         return [*parts, *((Interval(a, b, closed_lower=False),) for a, b in pairwise(ends))]
 
+    def ends(self) -> list[tuple[float, float]]:
+        """Between what the numbers of each bin lie, on the model's scale."""
+        if not len(self.edges):
+            return []
+        return list(pairwise([-np.inf, *self._z.tolist(), np.inf]))
+
     def place(self, cells: np.ndarray) -> Int[np.ndarray, " rows"]:
         """The part that each cell lies in, −1 where it is missing or none of the values."""
         if isinstance(self.coding, States):

@@ -203,7 +203,9 @@ class Marginal:
         both = torch.cat(ends)
         return float(both.min()), float(both.max())
 
-    def _number_quantiles(self, q: Float[np.ndarray, " shares"]) -> Float[np.ndarray, "shares rows"]:
+    def _number_quantiles(
+        self, q: Float[np.ndarray, " shares"]
+    ) -> Float[np.ndarray, "shares rows"]:
         """By cutting up an interval of z, on which spikes have their places too."""
         number = self.number
         assert isinstance(number, Number)

@@ -79,6 +79,11 @@ class TablePosterior:
         """log p(e): log densities, in the units of the columns, and log probabilities of events."""
         return self._log_evidence + self.evidence.log_change
 
+    @property
+    def log_model_evidence(self) -> Float[np.ndarray, " rows"]:
+        """The same with cells of rows on the model's scale."""
+        return self._log_evidence
+
     # -- one column ------------------------------------------------------------------------------
 
     def probabilities(self, column: Any) -> Any:
@@ -171,7 +176,7 @@ class TablePosterior:
             drawn = self.pieces[0].sample(n, seed=_seed_from(generator))
             draws[:] = drawn.transpose(0, 1)
         else:
-            self._check_possible()
+            self.check_possible()
             shares = torch.from_numpy(self.shares.T.copy())
             chosen = torch.multinomial(shares, max(n, 1), True, generator=generator)[:, :n]
             for number, piece in enumerate(self.pieces):
@@ -245,7 +250,7 @@ class TablePosterior:
 
     def _of_states(self, variable: int) -> Float[np.ndarray, "rows states"]:
         """The probabilities of a discrete variable's states, over all alternatives."""
-        self._check_possible()
+        self.check_possible()
         parts = [
             share[:, None] * piece.probabilities(variable)
             for piece, share in zip(self.pieces, self.shares, strict=True)
@@ -254,7 +259,7 @@ class TablePosterior:
 
     def marginal(self, column: Any) -> Marginal:
         """The distribution of one column in each row."""
-        self._check_possible()
+        self.check_possible()
         coding, where = self.table.coding(column), self.table.variables(column)
         if not isinstance(coding, Number | Spiked | States):
             raise ValueError(f"column {column!r} has no distribution: it is {coding.describe()}")
@@ -304,7 +309,8 @@ class TablePosterior:
     def _decoded(self, z: np.ndarray) -> Any:
         return self.table.decode(z, self.evidence.backend)
 
-    def _check_possible(self) -> None:
+    def check_possible(self) -> None:
+        """Raise where the evidence of a row cannot be."""
         rows = self._impossible
         if len(rows):
             raise ValueError(

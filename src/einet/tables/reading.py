@@ -155,9 +155,7 @@ def _pandas() -> Any:
     return pandas
 
 
-def _content(
-    path: str | os.PathLike[str], name: str, stream: Any, most: int | None
-) -> bytes:
+def _content(path: str | os.PathLike[str], name: str, stream: Any, most: int | None) -> bytes:
     """All bytes of a file, as they are before they were compressed."""
     if str(path) == STANDARD or stream is not None:
         table_format(path)
