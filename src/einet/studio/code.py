@@ -217,11 +217,12 @@ def _information(session: Session, asked: Mapping[str, Any]) -> list[str]:
 def _images(session: Session, asked: Mapping[str, Any]) -> list[str]:
     opened = session.opened
     session.images  # noqa: B018
-    n, seed = asked.get("n", 16), asked.get("seed", 0)
+    n, draws, seed = (asked.get(*each) for each in (("n", 16), ("draws", 8), ("seed", 0)))
     leaves = asked.get("leaves", "sample")
-    plain = all(isinstance(value, int) and not isinstance(value, bool) for value in (n, seed))
+    numbers = (n, draws, seed)
+    plain = all(isinstance(value, int) and not isinstance(value, bool) for value in numbers)
     if not plain or leaves not in ("sample", "mean"):
-        raise ApiError(422, "n and seed must be whole numbers, and leaves sample or mean")
+        raise ApiError(422, "n, draws and seed must be whole numbers, and leaves sample or mean")
     lines = [
         "import einet",
         "from einet.imaging import pictures",
@@ -240,8 +241,8 @@ def _images(session: Session, asked: Mapping[str, Any]) -> list[str]:
         *lines,
         'image = reading.read_image("image.png", pixels, resize=True, grey=True)',
         'covered = masks.read("covered.png", pixels.grid)  # white where covered',
-        f"found = inpaint(model, pixels.to_model(image), covered, samples={asked.get('draws', 8)!r}, "
-        f"leaves={leaves!r}, seed={seed})",
+        f"options = {{'samples': {draws}, 'leaves': {leaves!r}, 'seed': {seed}}}",
+        "found = inpaint(model, pixels.to_model(image), covered, **options)",
         'pictures.save_png("mean.png", pixels.to_pictures(found.mean)[0])',
         "drawn = pixels.to_pictures(found.samples[:, 0])",
         'pictures.save_png("draws.png", pictures.grid(drawn, scale=4))',

@@ -44,8 +44,8 @@ class Terms:
         if self.coding.is_number and self.cells.is_temporal:
             self.unit = self.cells.per_unit / (1e3 if self.is_date else 1e6)
         number = self.coding.number if isinstance(self.coding, Spiked) else self.coding
-        on_grid = isinstance(number, Number) and number.decimals is not None
-        self.is_whole = self.cells.is_whole or (on_grid and number.decimals <= 0)
+        decimals = number.decimals if isinstance(number, Number) else None
+        self.is_whole = self.cells.is_whole or (decimals is not None and decimals <= 0)
 
     def number(self, value: Any, what: str = "value") -> float:
         """A number of the table, from JSON."""

@@ -1,7 +1,7 @@
 """What a process does that learns a model of a table for the studio.
 
-It tells the studio of every epoch through a pipe, and leaves the model in a file. It ends when it is
-asked to, when its time is over, and when the studio is gone.
+It tells the studio of every epoch through a pipe, and leaves the model in a file. It ends when it
+is asked to, when its time is over, and when the studio is gone.
 """
 
 from __future__ import annotations

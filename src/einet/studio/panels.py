@@ -48,7 +48,7 @@ class Panel:
         self.name, self.terms = name, Terms(model.table, name)
         coding = model.table.coding(name)
         self.coding: Any = coding
-        self.number = coding.number if isinstance(coding, Spiked) else coding
+        self.number: Any = coding.number if isinstance(coding, Spiked) else coding
         edges: Sequence[float] = ()
         if isinstance(self.number, Number):
             beside = prior.marginal(name)

@@ -1,4 +1,4 @@
-"""Rows of the table, and one row as evidence: how surprising each cell is, and what else it could be."""
+"""Rows of the table, and one row as evidence: how surprising cells are, and what is likelier."""
 
 from __future__ import annotations
 

@@ -120,10 +120,16 @@ def describe_regions(opened: Opened, root: str | None) -> dict[str, Any]:
             for n in heaviest
         ]
         count = parts[0][1].graph.num_variables
-        region = {"id": MIXTURE, "scope": names_of(opened, range(min(count, _MOST_NAMES))),
-                  "count": count, "kind": "mixture", "sums": len(parts)}  # fmt: skip
-        return {"region": region, "num_partitions": len(parts),
-                "partitions": [{"children": [child], "num_children": 1} for child in children]}  # fmt: skip
+        region = {
+            "id": MIXTURE,
+            "scope": names_of(opened, range(min(count, _MOST_NAMES))),
+            "count": count,
+            "kind": "mixture",
+            "sums": len(parts),
+            "num_partitions": len(parts),
+        }
+        partitions = [{"children": [child], "num_children": 1} for child in children]
+        return {"region": region, "num_partitions": len(parts), "partitions": partitions}
     einet, number, part = find_region(opened, root)
     graph = einet.graph
     splits = graph.partitions_of(number)
