@@ -107,6 +107,33 @@ export function show(column, value) {
   return cell(value, typeof value === "number" && hasAxis(column) ? step(column) / 10 : undefined);
 }
 
+/** A value of the column with all of its digits. */
+export function exactly(column, value) {
+  if (typeof value !== "number" || column.kind === "date" || column.unit) return show(column, value);
+  return number(value, 1e-6);
+}
+
+/** Spikes so heavy that a bin with them in it would dwarf all others: they are drawn as rows. */
+export function heavySpikes(column) {
+  const shares = (column.spikes ?? []).map((_, i) => Math.max(column.prior?.spikes?.[i] ?? 0, column.data?.spikes?.[i] ?? 0));
+  return shares.flatMap((share, i) => (share >= 0.2 ? [i] : []));
+}
+
+/** The bins with all lighter spikes put where they lie: what is drawn along the axis. */
+export function withSpikes(column, shares) {
+  if (!shares?.bins) return null;
+  const total = [...shares.bins];
+  const heavy = new Set(heavySpikes(column));
+  (column.spikes ?? []).forEach((spike, i) => {
+    const place = toPosition(column, spike);
+    if (heavy.has(i) || !shares.spikes?.[i]) return;
+    const bin = column.edges.findLastIndex((edge) => edge <= place);
+    if (bin >= 0 && bin < total.length) total[bin] += shares.spikes[i];
+    else if (place === column.edges[total.length]) total[total.length - 1] += shares.spikes[i];
+  });
+  return total;
+}
+
 /** What was typed into a field, as a value of the column; an error says what is expected. */
 export function parse(column, text) {
   const trimmed = text.trim();

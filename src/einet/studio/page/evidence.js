@@ -1,6 +1,6 @@
 // What is known, in words and as chips: change, negate, remove.
 
-import { hasAxis, parse, show } from "./axis.js";
+import { exactly, hasAxis, parse, show } from "./axis.js";
 import { append, button, field, freshId, h, replace } from "./dom.js";
 import { chance, number, short } from "./format.js";
 import { emit, forget, know, on, store, tell } from "./store.js";
@@ -8,7 +8,7 @@ import { emit, forget, know, on, store, tell } from "./store.js";
 /** One piece of evidence in words, without the column's name. */
 export function words(column, evidence) {
   const not = evidence.negated;
-  if (evidence.op === "is") return `${not ? "is not" : "is"} ${show(column, evidence.value)}`;
+  if (evidence.op === "is") return `${not ? "is not" : "is"} ${exactly(column, evidence.value)}`;
   if (evidence.op === "among") {
     const texts = evidence.values.map((value) => show(column, value));
     if (texts.length === 1) return `${not ? "is not" : "is"} ${texts[0]}`;

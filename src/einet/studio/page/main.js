@@ -121,9 +121,8 @@ async function start() {
   if (store.state.has_data) store.schema = await api.get("/api/schema").catch(() => null);
   if (store.state.kind === "table") await attempt(loadColumns);
   on("data-opened", async () => {
-    store.state = await fetchState();
-    location.hash = "#data";
-    route();
+    history.replaceState(null, "", "#data");
+    await opened();
   });
   on("model-opened", async () => {
     store.evidence.clear();

@@ -1,11 +1,10 @@
 // A column along an axis: data in grey, the prior as an outline, the posterior filled; brush or keys choose a range.
 
-import { binRange, pixels, range, show, span, toPosition, toValue } from "../axis.js";
+import { binRange, pixels, range, show, span, toPosition, toValue, withSpikes } from "../axis.js";
 import { replace, s } from "../dom.js";
 import { percent } from "../format.js";
 import { forget, know, store } from "../store.js";
 
-const HEIGHT = 172;
 const FOOT = 20;
 const TOP = 6;
 
@@ -28,28 +27,28 @@ function steps(values, edges, x, y, ground) {
   return `${path}V${ground}`;
 }
 
-export function histogram(column) {
+export function histogram(column, height) {
   const ticks = s("g", { class: "ticks" });
   const behind = s("path", { class: "data" });
   const posterior = s("path", { class: "posterior" });
   const prior = s("path", { class: "prior" });
-  const middle = s("line", { class: "middle", y1: TOP, y2: HEIGHT - FOOT });
-  const chosen = s("rect", { class: "chosen", y: 0, height: HEIGHT - FOOT, width: 0 });
-  const cursor = s("rect", { class: "cursor", y: 0, height: HEIGHT - FOOT, width: 0 });
-  const svg = s("svg", { class: "histogram", height: HEIGHT, tabindex: 0, role: "img" },
+  const middle = s("line", { class: "middle", y1: TOP, y2: height - FOOT });
+  const chosen = s("rect", { class: "chosen", y: 0, height: height - FOOT, width: 0 });
+  const cursor = s("rect", { class: "cursor", y: 0, height: height - FOOT, width: 0 });
+  const svg = s("svg", { class: "histogram", height: height, tabindex: 0, role: "img" },
     chosen, behind, posterior, prior, middle, cursor, ticks);
   const said = s("title", {});
   svg.prepend(said);
 
   let width = 0;
   let x = null;
-  let shares = { posterior: column.prior?.bins, prior: column.prior?.bins, data: column.data?.bins };
+  let shares = { posterior: null, prior: withSpikes(column, column.prior), data: withSpikes(column, column.data) };
   let at = null;
   let anchor = null;
 
   function draw() {
     if (!width) return;
-    const ground = HEIGHT - FOOT;
+    const ground = height - FOOT;
     const all = [heights(column, shares.data), heights(column, shares.prior), heights(column, shares.posterior)];
     const top = Math.max(1e-9, ...all.flatMap((values) => values ?? []));
     const y = (value) => ground - (value / top) * (ground - TOP);
@@ -85,11 +84,11 @@ export function histogram(column) {
     const axis = pixels(column, width);
     x = axis.scale;
     svg.setAttribute("width", width);
-    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     replace(ticks,
-      s("line", { class: "ground", x1: 0, x2: width, y1: HEIGHT - FOOT, y2: HEIGHT - FOOT }),
+      s("line", { class: "ground", x1: 0, x2: width, y1: height - FOOT, y2: height - FOOT }),
       axis.ticks.map((tick) => s("text", {
-        x: Math.min(width - 2, Math.max(2, tick.x)), y: HEIGHT - 5,
+        x: Math.min(width - 2, Math.max(2, tick.x)), y: height - 5,
         "text-anchor": tick.x < 14 ? "start" : tick.x > width - 14 ? "end" : "middle",
       }, tick.text)));
     draw();
@@ -177,9 +176,10 @@ export function histogram(column) {
   return {
     element: svg,
     resize,
+    drawn: () => shares.posterior,
     drawChoice,
     update(answer) {
-      shares = { ...shares, posterior: answer.bins };
+      shares = { ...shares, posterior: withSpikes(column, answer) };
       const center = toPosition(column, answer.median);
       if (width && center !== null && Number.isFinite(center)) {
         middle.setAttribute("x1", x(center));

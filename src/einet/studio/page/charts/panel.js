@@ -1,12 +1,15 @@
 // One panel for one column: its chart, its numbers on demand, its evidence by hand.
 
-import { hasAxis, isAsked, show } from "../axis.js";
+import { exactly, hasAxis, heavySpikes, isAsked, show } from "../axis.js";
 import { button, h, replace } from "../dom.js";
 import { number, percent } from "../format.js";
 import { chosenStates, evidenceEditor, setStates } from "../evidence.js";
 import { forget, know, store } from "../store.js";
 import { histogram } from "./histogram.js";
 import { stateRows } from "./states.js";
+
+/** How high a chart is, spikes below it included. */
+const HEIGHT = 172;
 
 export function panel(column) {
   const mark = h("span", { class: "mark", hidden: true }, "known");
@@ -26,6 +29,7 @@ export function panel(column) {
   let axis = null;
   let states = null;
   let spikes = null;
+  let updateSpikes = null;
   let answer = column.prior ?? null;
 
   if (!isAsked(column)) {
@@ -33,12 +37,15 @@ export function panel(column) {
     body.append(h("p", { class: "hint" }, column.kind === "constant"
       ? `always ${show(column, only)}` : "left out of the model: it names rows"));
   } else if (hasAxis(column)) {
-    axis = histogram(column);
+    const heavy = heavySpikes(column);
+    axis = histogram(column, HEIGHT - (heavy.length ? 10 + 24 * Math.min(3, heavy.length) : 0));
     body.append(axis.element);
     new ResizeObserver(() => axis.resize(Math.floor(body.clientWidth))).observe(body);
-    if (column.spikes?.length) {
-      const shares = { prior: column.prior?.spikes, data: column.data?.spikes };
-      spikes = stateRows(column, column.spikes, shares, pickSpike, chosenSpike, "exactly ");
+    if (heavy.length) {
+      const pickHeavy = (list) => list && heavy.map((i) => list[i]);
+      const shares = { prior: pickHeavy(column.prior?.spikes), data: pickHeavy(column.data?.spikes) };
+      spikes = stateRows(column, pickHeavy(column.spikes), shares, pickSpike, chosenSpike, "exactly ");
+      updateSpikes = (list) => spikes.update(pickHeavy(list));
       spikes.element.classList.add("spikes");
       body.append(spikes.element);
     }
@@ -78,7 +85,8 @@ export function panel(column) {
       answer.mode !== null && answer.mode !== undefined ? line("likeliest", show(column, answer.mode)) : null,
       answer.entropy !== null && answer.entropy !== undefined ? line("entropy", `${number(answer.entropy)} nats`) : null);
     if (!by.hasChildNodes() || !by.contains(document.activeElement)) replace(by, evidenceEditor(column));
-    const rows = [...(spikes?.table() ?? []), ...((axis ?? states)?.table() ?? [])];
+    const exact = (column.spikes ?? []).map((spike, i) => [`exactly ${exactly(column, spike)}`, column.data?.spikes?.[i], column.prior?.spikes?.[i], answer.spikes?.[i]]);
+    const rows = [...((axis ?? states)?.table() ?? []), ...exact];
     replace(values, h("thead", {}, h("tr", {}, ["", "data", "prior", "now"].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, rows.map(([name, ...shares]) => h("tr", {}, h("th", { scope: "row" }, name), shares.map((share) => h("td", {}, percent(share)))))));
   }
@@ -97,14 +105,12 @@ export function panel(column) {
     if (!now) return;
     answer = now;
     axis?.update(now);
-    if (now.spikes) spikes?.update(now.spikes);
+    if (now.spikes) updateSpikes?.(now.spikes);
     if (now.values) states?.update(now.values);
-    summary.textContent = axis
-      ? `median ${show(column, now.median)}`
-      : now.mode !== null && now.mode !== undefined ? "" : "";
+    summary.textContent = axis ? `median ${show(column, now.median)}` : "";
     for (const name of ["mean", "median", "mode"]) element.dataset[name] = now[name] ?? "";
     element.dataset.interval = JSON.stringify(now.interval ?? null);
-    element.dataset.shares = JSON.stringify(now.values ?? now.bins ?? null);
+    element.dataset.shares = JSON.stringify(now.values ?? axis?.drawn() ?? null);
     element.dataset.spikes = JSON.stringify(now.spikes ?? null);
     drawDetails();
   }

@@ -1,6 +1,6 @@
 // A column state by state, or the spikes of a number: a row for each, which is a button.
 
-import { show } from "../axis.js";
+import { exactly } from "../axis.js";
 import { button, h } from "../dom.js";
 import { percent } from "../format.js";
 
@@ -16,7 +16,7 @@ export function stateRows(column, values, shares, pick, chosen, prefix = "") {
     const behind = h("span", { class: "behind" });
     const before = h("span", { class: "before" });
     const share = h("span", { class: "share" });
-    const name = `${prefix}${show(column, value)}`;
+    const name = `${prefix}${exactly(column, value)}`;
     const row = button([
       h("span", { class: "name", title: name }, name),
       h("span", { class: "track", "aria-hidden": "true" }, behind, fill, before),

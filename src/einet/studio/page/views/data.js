@@ -112,6 +112,8 @@ function trainingCard() {
     const answer = await attempt(() => api.post("/api/training", wish), start);
     if (answer !== undefined) {
       isRunning = true;
+      // The view that is on stays, also once there is a model to explore.
+      history.replaceState(null, "", "#data");
       tell(null);
       poll();
     }

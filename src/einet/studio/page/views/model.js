@@ -50,7 +50,7 @@ function overview(answer) {
       .map(([name, value]) => h("div", {}, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, plain(value))))),
     h("p", { class: "hint" }, `Families of the variables: ${Object.entries(answer.families ?? {}).map(([name, times]) => `${name} (${times})`).join(", ")}. `,
       layers?.length > 1 ? `Regions in each layer, leaves first: ${layers.join(", ")}.` : ""),
-    [answer.text, answer.summary].filter(Boolean).map((text) => h("pre", { class: "summary-text" }, text)));
+    h("div", { class: "two" }, [answer.text, answer.summary].filter(Boolean).map((text) => h("pre", { class: "summary-text" }, text))));
 }
 
 function structure() {
