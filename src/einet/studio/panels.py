@@ -33,6 +33,8 @@ NUM_BINS = 40
 _BEYOND = 0.001
 # The density is looked at in so many places for its highest.
 _PLACES = 201
+# What lies beyond this share is nothing.
+_LITTLE = 1e-9
 
 
 class Panel:
@@ -118,12 +120,17 @@ class Panel:
             told["mode"] = terms.value(self.bins.values[int(masses.argmax())])
         else:
             told["mode"] = terms.value(self._mode(marginal, masses))
-        if self.coding.is_number:
-            told["mean"] = self._mean(float(marginal.mean()[0]))
-        if not isinstance(self.coding, States) or self.coding.ordered:
-            shares = [0.5, (1 - mass) / 2, (1 + mass) / 2]
-            median, *ends = (terms.value(x) for x in marginal.quantiles(shares)[:, 0].tolist())
-            told["median"], told["interval"] = median, ends
+        has_order = not isinstance(self.coding, States) or self.coding.ordered
+        if has_order:
+            shares = [0.5, (1 - mass) / 2, (1 + mass) / 2, _LITTLE, 1 - _LITTLE]
+            median, low, high, *ends = marginal.quantiles(shares)[:, 0].tolist()
+            told["median"] = terms.value(median)
+            told["interval"] = [terms.value(low), terms.value(high)]
+            if self.coding.is_number:
+                # Where one number of a grid is left, that is the mean, and not the middle of what
+                # the smooth density has around it.
+                mean = ends[0] if ends[0] == ends[1] else float(marginal.mean()[0])
+                told["mean"] = self._mean(mean)
         return told
 
     def _mean(self, mean: float) -> Any:
