@@ -7,7 +7,8 @@ __all__ = ["brush", "panel", "probability", "settled", "shares"]
 _SETTLED = """() => {
     const counts = (name) => performance.getEntriesByName(name).map((mark) => mark.detail.count);
     const last = Math.max(0, ...counts("evidence-start"));
-    return last > 0 && last === Math.max(0, ...counts("evidence-drawn"), ...counts("evidence-refused"));
+    const ends = [...counts("evidence-drawn"), ...counts("evidence-refused")];
+    return last > 0 && last === Math.max(0, ...ends);
 }"""
 
 

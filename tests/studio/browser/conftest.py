@@ -170,6 +170,14 @@ def people(csv, saved):
 
 
 @pytest.fixture(scope="session")
+def bare():
+    """A studio that was started with nothing, for tests that bring their own files."""
+    studio = Studio()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture(scope="session")
 def pictures(tmp_path_factory):
     """A tiny model of images of 6 × 6 pixels, bright at one side or the other, in a file."""
     generator = torch.Generator().manual_seed(0)

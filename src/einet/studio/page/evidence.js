@@ -75,12 +75,11 @@ export function evidenceBar() {
   const stops = [
     on("evidence", draw),
     on("answer", count),
-    on("refused", (message) => {
+    on("refused", () => {
       caption.textContent = "P(evidence)";
       probability.textContent = "no answer";
       probability.dataset.value = "";
       bar.classList.add("refused");
-      tell(message);
     }),
   ];
   draw();

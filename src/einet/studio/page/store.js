@@ -1,6 +1,7 @@
 // What all views share: the server's state, the columns, the evidence and the newest answer.
 
-import { api, newest } from "./server.js";
+import { answersAsDrawn, asDrawn } from "./grid.js";
+import { api, link, newest } from "./server.js";
 
 export const store = {
   state: null,
@@ -31,13 +32,18 @@ export function tell(message, kind = "error") {
   emit("message", message ? message[0].toUpperCase() + message.slice(1) : null, kind);
 }
 
+/** Show why something was refused, unless the banner says so already. */
+export function tellRefusal(error) {
+  if (link.status === "here") tell(error.message);
+}
+
 /** Run something that may be refused, and show the refusal as a line. */
 export async function attempt(action, control) {
   if (control) control.disabled = true;
   try {
     return await action();
   } catch (error) {
-    tell(error.message);
+    tellRefusal(error);
     return undefined;
   } finally {
     if (control) control.disabled = false;
@@ -53,13 +59,15 @@ const ask = newest(
   (evidence) => api.post("/api/marginals", { evidence, mass: 0.9 }),
   (answer, evidence, count) => {
     store.answer = answer;
+    answer.columns = answersAsDrawn(store.columns, answer.columns);
     store.failure = null;
     emit("answer", answer, evidence);
     afterPaint(() => performance.mark("evidence-drawn", { detail: { count } }));
   },
   (error, evidence, count) => {
     store.failure = error.message;
-    emit("refused", error.message, evidence);
+    emit("refused", evidence);
+    tellRefusal(error);
     afterPaint(() => performance.mark("evidence-refused", { detail: { count } }));
   },
 );
@@ -113,9 +121,8 @@ function fits(column, evidence) {
 
 /** Read the columns of a model of a table. */
 export async function loadColumns() {
-  const { columns } = await api.get("/api/columns");
-  store.columns = columns;
-  store.column = new Map(columns.map((column) => [column.name, column]));
+  store.columns = (await api.get("/api/columns")).columns.map(asDrawn);
+  store.column = new Map(store.columns.map((column) => [column.name, column]));
   for (const [name, evidence] of [...store.evidence]) {
     if (!fits(store.column.get(name), evidence)) store.evidence.delete(name);
   }

@@ -4,11 +4,11 @@ import { hasAxis, pixels, show, toPosition } from "../axis.js";
 import { freshId, h, s } from "../dom.js";
 import { number, percent } from "../format.js";
 
-/** How surprising a cell is, from 0 to 3: about 1 in 5, 1 in 50 and 1 in 1000 beside the likeliest. */
+/** How surprising a cell is, from 0 to 3: how often it would be as far out as this, or further. */
 export function heat(each) {
-  if (each.is_missing || each.surprise === null || each.surprise === undefined) return "hole";
-  const factor = each.likelier?.factor ?? Math.exp(each.surprise);
-  return factor < 5 ? 0 : factor < 50 ? 1 : factor < 1000 ? 2 : 3;
+  if (each.is_missing || each.is_unknown) return "hole";
+  if (each.tail === null || each.tail === undefined) return 3;
+  return each.tail >= 0.1 ? 0 : each.tail >= 0.02 ? 1 : each.tail >= 0.002 ? 2 : 3;
 }
 
 const WORDS = { 0: "as expected", 1: "unusual", 2: "surprising", 3: "very surprising", hole: "missing" };
@@ -23,17 +23,18 @@ export function cellCard(column, each, edit, isOpen) {
   if (level === "hole") {
     facts.push(h("p", { class: "fact" }, "filled with ", h("b", {}, show(column, fill.mode === undefined || hasAxis(column) ? fill.median ?? fill.mode : fill.mode)),
       fill.interval ? `, 90 % within ${show(column, fill.interval[0])} to ${show(column, fill.interval[1])}` : ""));
-  } else if (each.likelier && each.likelier.factor > 1.005) {
-    facts.push(h("p", { class: "fact" }, "likelier: ", h("b", {}, show(column, each.likelier.value)), ` (${factor(each.likelier.factor)})`));
-  } else facts.push(h("p", { class: "fact" }, "nothing would have been likelier"));
+  } else if (each.likelier && (each.likelier.factor === null || each.likelier.factor > 1.005)) {
+    facts.push(h("p", { class: "fact" }, "likelier: ", h("b", {}, show(column, each.likelier.value)), each.likelier.factor === null ? "" : ` (${factor(each.likelier.factor)})`));
+  } else facts.push(h("p", { class: "fact" }, "the likeliest value"));
   return h("article", { class: "cell", data: { column: column.name, heat: level, surprise: each.surprise ?? "" } },
     h("div", { class: "top" },
       h("label", { for: id, title: column.name }, column.name), value,
-      h("span", { class: "word" }, WORDS[level])),
+      h("span", { class: "word" }, each.is_unknown ? `${each.value} was never seen: taken as missing` : WORDS[level])),
     facts,
     h("details", { open: isOpen }, h("summary", {}, "given all other cells"),
       h("dl", { class: "numbers" },
         each.surprise === null || each.surprise === undefined ? null : line("surprise", `${number(each.surprise)} nats`),
+        each.tail === null || each.tail === undefined ? null : line("as far out or further", percent(each.tail)),
         fill.mean === null || fill.mean === undefined ? null : line("mean", show(column, fill.mean)),
         fill.median === null || fill.median === undefined ? null : line("median", show(column, fill.median)),
         fill.interval ? line("90 % interval", `${show(column, fill.interval[0])} to ${show(column, fill.interval[1])}`) : null,
@@ -46,7 +47,7 @@ function line(name, text) {
 }
 
 function factor(times) {
-  return times > 1e6 ? "over a million times" : `${number(times)} times`;
+  return times > 1000 ? "more than 1000 times" : `${number(times)} times`;
 }
 
 function input(column, each, id) {

@@ -6,7 +6,7 @@ import { informationGraph } from "../charts/graph.js";
 import { informationMatrix } from "../charts/matrix.js";
 import { showOnly, words } from "../evidence.js";
 import { number } from "../format.js";
-import { evidenceList, on, store, tell } from "../store.js";
+import { evidenceList, on, store, tellRefusal } from "../store.js";
 
 export const columns = {
   id: "columns",
@@ -66,7 +66,7 @@ function make() {
     },
     (error) => {
       line.textContent = "";
-      tell(error.message);
+      tellRefusal(error);
     },
   );
 

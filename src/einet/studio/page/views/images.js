@@ -4,9 +4,9 @@ import { api, newest } from "../server.js";
 import { painter } from "../charts/painter.js";
 import { button, field, h, replace, segments } from "../dom.js";
 import { number } from "../format.js";
-import { attempt, on, tell } from "../store.js";
+import { attempt, on, tell, tellRefusal } from "../store.js";
 
-let last = { image: null, covered: null, draws: 8, seed: 0, index: null };
+let last = { inpaint: true, draws: 8, seed: 0 };
 
 export const images = {
   id: "images",
@@ -40,7 +40,7 @@ function samples() {
   const draw = newest(
     (wish) => api.post("/api/images/samples", wish),
     (answer) => replace(grid, answer.images.map((source, i) => picture(source, `Sample ${i + 1}`))),
-    (error) => tell(error.message),
+    tellRefusal,
   );
   const ask = () => draw({ n: 24, seed, leaves });
   ask();
@@ -60,7 +60,6 @@ function inpainting(info, height, width) {
   let draws = [];
   let image = null;
   let seed = 0;
-  let isOwn = false;
 
   function showDraw(i) {
     slider.value = String(i + 1);
@@ -84,19 +83,18 @@ function inpainting(info, height, width) {
       element.dataset.seed = String(wish.seed);
       performance.mark("inpaint-drawn");
     },
-    (error) => tell(error.message),
+    tellRefusal,
   );
 
   const canvas = painter(height, width, (covered) => {
     if (!image) return;
-    last = { image: isOwn ? image : null, index: isOwn ? null : Number(index.value) - 1, covered, draws: 8, seed };
+    last = { inpaint: true, draws: 8, seed };
     performance.mark("inpaint-start");
     ask({ image, covered, draws: 8, seed });
   });
 
-  async function load(source, own) {
+  async function load(source) {
     image = source;
-    isOwn = own;
     await canvas.load(source);
     canvas.changed();
   }
@@ -105,7 +103,7 @@ function inpainting(info, height, width) {
   const test = () => attempt(async () => {
     const i = Math.round(Number(index.value));
     if (!(i >= 1 && i <= info.tests)) return tell(`There are test images 1 to ${info.tests}.`);
-    return load((await api.get(`/api/images/test?index=${i - 1}`)).image, false);
+    return load((await api.get(`/api/images/test?index=${i - 1}`)).image);
   });
   index.addEventListener("change", test);
   const turn = (by) => () => {
@@ -117,7 +115,7 @@ function inpainting(info, height, width) {
     const answer = await attempt(() => api.upload("/api/images/picture", file));
     if (answer) {
       tell(null);
-      await load(answer.image, true);
+      await load(answer.image);
     }
   }
 
@@ -139,7 +137,7 @@ function inpainting(info, height, width) {
         h("div", { class: "draws" }, draw.element, slider), strip,
         h("div", { class: "buttons" }, button("Other draws", () => { seed += 1; canvas.changed(); }), line))));
   if (info.has_tests) test();
-  else attempt(async () => load((await api.post("/api/images/samples", { n: 1, seed: 0, leaves: "mean" })).images[0], true));
+  else attempt(async () => load((await api.post("/api/images/samples", { n: 1, seed: 0, leaves: "mean" })).images[0]));
   return { element, stops: [() => document.removeEventListener("paste", paste), on("picture-dropped", own)] };
 }
 

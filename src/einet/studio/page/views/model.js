@@ -4,7 +4,7 @@ import { api } from "../server.js";
 import { lossCurve } from "../charts/curve.js";
 import { regionTree } from "../charts/regions.js";
 import { button, h, replace, saveAs } from "../dom.js";
-import { cell, count, short } from "../format.js";
+import { cell, count, percent, short } from "../format.js";
 import { attempt, on, store } from "../store.js";
 
 export const model = {
@@ -81,7 +81,7 @@ function leaf(region, answer) {
     answer.variables.map((variable) => {
       if (variable.probabilities) {
         return [h("h4", {}, `${variable.name}: ${variable.family}, probabilities`),
-          grid(["entry", ...variable.states.map((state) => plain(state))], variable.probabilities.map((shares, i) => [i + 1, ...shares]))];
+          grid(["entry", ...variable.states.map((state) => plain(state))], variable.probabilities.map((shares, i) => [i + 1, ...shares.map(percent)]))];
       }
       const known = ["low", "median", "high"].every((name) => variable[name]) ? ["low", "median", "high"] : ["mean", "deviation"];
       return [h("h4", {}, `${variable.name}: ${variable.family}`),

@@ -30,7 +30,7 @@ export function questionBox() {
     try {
       const answer = await api.post("/api/ask", { question });
       line = h("li", { data: { value: answer.value === null || answer.value === undefined ? "" : JSON.stringify(answer.value) } },
-        h("code", {}, question), h("b", {}, worded(answer)), table(answer));
+        h("code", {}, question), answer.values ? table(answer) : h("b", {}, worded(answer)));
     } catch (error) {
       const position = error.answer?.position;
       line = h("li", { class: "wrong" }, pointed(question, position), h("span", {}, error.message));
@@ -50,9 +50,10 @@ function worded(answer) {
 }
 
 function table(answer) {
-  if (!answer.values) return null;
-  const rows = Array.isArray(answer.values) ? answer.values : Object.entries(answer.values);
-  return h("span", { class: "list" }, rows.slice(0, 12).map(([name, share]) => h("span", {}, `${cell(name)} ${percent(share)}`)));
+  // States with their probabilities, or shares with their quantiles.
+  const isQuantile = answer.values.some(({ number }) => typeof number !== "number" || number < 0 || number > 1);
+  return h("span", { class: "list" }, answer.values.slice(0, 12).map(({ value, number }) =>
+    h("span", {}, isQuantile ? `${cell(value)}: ${cell(number)}` : `${cell(value)} ${percent(number)}`)));
 }
 
 function pointed(question, position) {

@@ -4,7 +4,7 @@ import { api, newest } from "../server.js";
 import { isAsked, parse, show } from "../axis.js";
 import { button, field, h, replace } from "../dom.js";
 import { cell, number } from "../format.js";
-import { knowAll, on, store, tell } from "../store.js";
+import { knowAll, on, store, tell, tellRefusal } from "../store.js";
 import { cellCard, heat } from "./cell.js";
 
 const PAGE = 12;
@@ -27,14 +27,17 @@ function make() {
   let start = 0;
   let total = 0;
   let answer = null;
+  // What the answer is about, which lags behind what was chosen last.
+  let shown = null;
 
   const ask = newest(
     (wish) => api.post("/api/row", wish),
-    (now) => {
+    (now, wish) => {
       answer = now;
+      shown = wish;
       draw();
     },
-    (error) => tell(error.message),
+    tellRefusal,
   );
 
   function choose(index) {
@@ -58,7 +61,7 @@ function make() {
   }
 
   function draw() {
-    title.textContent = current.cells ? "A row of your own" : `Row ${number(current.index + 1)}`;
+    title.textContent = shown.cells ? "A row of your own" : `Row ${number(shown.index + 1)}`;
     likely.textContent = `log p(row) = ${number(answer.log_prob)}`;
     likely.dataset.value = String(answer.log_prob);
     const open = new Set([...cards.querySelectorAll("details[open]")].map((element) => element.closest(".cell").dataset.column));
@@ -72,7 +75,7 @@ function make() {
   /** The chosen line of the table wears the same colours. */
   function colourLine() {
     for (const line of list.querySelectorAll("tr[data-index]")) {
-      const isChosen = !current.cells && Number(line.dataset.index) === current.index;
+      const isChosen = Number(line.dataset.index) === shown.index;
       for (const place of line.querySelectorAll("td")) {
         const found = isChosen ? answer.cells.find((each) => each.column === place.dataset.column) : null;
         place.dataset.heat = found ? heat(found) : "";
@@ -89,7 +92,7 @@ function make() {
     try {
       rows = await api.get(`/api/rows?start=${from}&count=${PAGE}`);
     } catch (error) {
-      tell(error.message);
+      tellRefusal(error);
       return;
     }
     start = from;
