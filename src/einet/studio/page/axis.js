@@ -63,6 +63,11 @@ export function range(column, from, to, unit = step(column)) {
   let lower = toValue(column, low, -1, unit);
   let upper = toValue(column, high, 1, unit);
   if (column.kind === "integer" && lower > upper) lower = upper = toValue(column, (low + high) / 2);
+  // What reaches an end of the axis means all that lies beyond it too.
+  const [first, last] = span(column);
+  const isAll = low <= first && high >= last;
+  if (low <= first && !isAll) lower = null;
+  if (high >= last && !isAll) upper = null;
   return { column: column.name, op: "between", lower, upper };
 }
 
@@ -70,8 +75,8 @@ export function range(column, from, to, unit = step(column)) {
 export function binRange(column, first, last = first) {
   const evidence = range(column, column.edges[first], column.edges[last + 1], step(column) / 10);
   // The upper edge of an integer's bin belongs to the next one.
-  if (column.kind === "integer" && Number.isInteger(column.edges[last + 1]) && last < column.edges.length - 2) {
-    evidence.upper = Math.max(evidence.lower, evidence.upper - 1);
+  if (column.kind === "integer" && Number.isInteger(column.edges[last + 1]) && evidence.upper !== null) {
+    evidence.upper = Math.max(evidence.lower ?? evidence.upper - 1, evidence.upper - 1);
   }
   return evidence;
 }

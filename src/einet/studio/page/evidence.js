@@ -111,7 +111,7 @@ export function evidenceEditor(column, close) {
 
 function rangeForm(column, now, close) {
   const input = (value, placeholder) =>
-    h("input", { type: column.kind === "date" ? "date" : "text", inputmode: "decimal", size: 9, placeholder, value: value ?? "" });
+    h("input", { type: column.kind === "date" ? "date" : "text", inputmode: "decimal", size: 9, placeholder, value: column.kind === "date" ? String(value ?? "").slice(0, 10) : value ?? "" });
   const exact = now?.op === "is" ? now.value : null;
   const lower = input(now?.op === "between" ? now.lower : exact, "any");
   const upper = input(now?.op === "between" ? now.upper : exact, "any");

@@ -135,6 +135,11 @@ async function start() {
     const wish = present?.view.code();
     if (wish) copyAsPython(wish);
   });
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    // The address names the view, so it cannot name a place in it.
+    event.preventDefault();
+    place("main").focus();
+  });
   takeFiles();
   route();
   watch((state) => {

@@ -11,6 +11,8 @@ export const store = {
   answer: null,
   failure: null,
   only: null,
+  // Which columns are drawn, where there are too many to draw all of them; null for all.
+  drawn: null,
   schema: null,
 };
 
@@ -56,7 +58,7 @@ export function evidenceList() {
 }
 
 const ask = newest(
-  (evidence) => api.post("/api/marginals", { evidence, mass: 0.9 }),
+  (evidence) => api.post("/api/marginals", { evidence, columns: store.drawn ?? undefined, mass: 0.9 }),
   (answer, evidence, count) => {
     store.answer = answer;
     answer.columns = answersAsDrawn(store.columns, answer.columns);
@@ -127,6 +129,7 @@ export async function loadColumns() {
     if (!fits(store.column.get(name), evidence)) store.evidence.delete(name);
   }
   store.only = null;
+  store.drawn = null;
   store.answer = null;
   emit("columns");
   emit("evidence");

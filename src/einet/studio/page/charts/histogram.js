@@ -139,8 +139,8 @@ export function histogram(column, height) {
 
   function sentence(bin) {
     const pick = binRange(column, bin);
-    const from = show(column, pick.lower);
-    const to = show(column, pick.upper);
+    const from = show(column, pick.lower ?? toValue(column, column.edges[bin]));
+    const to = show(column, pick.upper ?? toValue(column, column.edges[bin + 1]));
     const parts = [`${from === to ? from : `${from} to ${to}`}: ${percent(shares.posterior?.[bin])}`];
     if (shares.prior) parts.push(`without evidence ${percent(shares.prior[bin])}`);
     if (shares.data) parts.push(`data ${percent(shares.data[bin])}`);

@@ -87,7 +87,9 @@ function trainingCard() {
   const sums = h("input", { type: "number", min: 1, placeholder: "as needed", size: 8 });
   const start = button("Train a model", () => train(), { class: "primary" });
   const stop = button("Stop", () => attempt(() => api.remove("/api/training").then(draw), stop));
-  const line = h("p", { class: "status", role: "status", "aria-live": "polite" });
+  const line = h("p", { class: "status" });
+  // Read aloud when something ends or begins, not four times a second.
+  const said = h("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
   const curve = lossCurve();
   const next = button("Explore the model", () => { location.hash = "#explore"; }, { class: "primary" });
   const save = button("Save the model", (event) => attempt(async () => {
@@ -99,7 +101,7 @@ function trainingCard() {
     h("h2", {}, "Training"),
     h("details", {}, h("summary", {}, "Settings"),
       h("div", { class: "row-form" }, field("seconds at most", seconds), field("epochs", epochs), field("sums (K)", sums))),
-    h("p", { class: "buttons" }, start, stop), line, curve.element, done);
+    h("p", { class: "buttons" }, start, stop), line, said, curve.element, done);
 
   let timer = null;
   let isRunning = false;
@@ -151,6 +153,7 @@ function trainingCard() {
     const epoch = `epoch ${now?.epoch ?? 0}${now?.epochs ? ` of at most ${now.epochs}` : ""}`;
     const word = { idle: "Not trained yet.", running: now?.epoch ? `Training: ${epoch}${time}` : `Preparing${time}`, done: `Trained: ${epoch}${time}`, stopped: `Stopped: ${epoch}${time}`, failed: now?.message ?? "The training failed." }[state];
     line.textContent = word ?? state;
+    if (line.dataset.state !== state) said.textContent = state === "running" ? "Training began." : line.textContent;
     line.dataset.state = state;
     done.hidden = !(state === "done" || state === "stopped") || store.state?.kind !== "table";
   }

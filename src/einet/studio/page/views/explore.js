@@ -2,10 +2,11 @@
 
 import { api } from "../server.js";
 import { panel } from "../charts/panel.js";
+import { isAsked } from "../axis.js";
 import { button, field, h, replace, saveAs } from "../dom.js";
 import { evidenceBar, showOnly } from "../evidence.js";
 import { count } from "../format.js";
-import { attempt, evidenceList, on, store, tell } from "../store.js";
+import { attempt, evidenceList, on, refresh, store, tell } from "../store.js";
 import { questionBox } from "./question.js";
 
 export const explore = {
@@ -15,6 +16,9 @@ export const explore = {
   code: () => ({ view: "table", evidence: evidenceList(), columns: visible().map((column) => column.name) }),
   make,
 };
+
+// So many panels are drawn at first.
+const MOST = 60;
 
 let wanted = "";
 
@@ -32,14 +36,26 @@ function make() {
   const legend = h("p", { class: "legend", "aria-label": "How to read the charts" },
     key("posterior", "given the evidence"), key("prior", "without evidence"), key("data", "data"));
   let panels = [];
+  let most = MOST;
+  const more = button("", () => {
+    most += MOST;
+    build();
+  }, { hidden: true });
 
   function key(name, text) {
     return h("span", {}, h("i", { class: `key ${name}`, "aria-hidden": "true" }), text);
   }
 
   function build() {
-    panels = visible().map((column) => panel(column));
+    const found = visible();
+    const shown = found.slice(0, most);
+    panels = shown.map((column) => panel(column));
     replace(grid, panels.length ? panels.map(({ element }) => element) : h("p", { class: "hint" }, "No column has such a name."));
+    more.hidden = found.length <= most;
+    more.textContent = `Show more of the ${found.length} columns`;
+    // Of a wide table only what is drawn is asked for.
+    store.drawn = store.columns.length <= MOST ? null : shown.filter(isAsked).map((column) => column.name);
+    if (store.drawn?.some((name) => !store.answer?.columns[name])) refresh();
     all.hidden = store.only === null;
     const hasData = store.columns.some((column) => column.data);
     legend.querySelector(".key.data").parentElement.hidden = !hasData;
@@ -58,7 +74,7 @@ function make() {
 
   const element = h("div", { class: "view explore" },
     bar.element, questionBox(),
-    h("div", { class: "tools" }, legend, h("div", { class: "grow" }), all, find, downloads()), grid);
+    h("div", { class: "tools" }, legend, h("div", { class: "grow" }), all, find, downloads()), grid, h("p", {}, more));
 
   const stops = [
     on("columns", build),
