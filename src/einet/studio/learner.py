@@ -13,23 +13,39 @@ import time
 import warnings
 from _thread import interrupt_main
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["learn"]
+__all__ = ["Pipe", "learn"]
 
 # What questions have to go on with while a model is learnt: they come first.
 _NICE = 10
 
 
+@runtime_checkable
+class Pipe(Protocol):
+    """One end of a pipe between two processes."""
+
+    def send(self, message: Any, /) -> None:
+        """Tell the other end."""
+        ...
+
+    def poll(self, seconds: float | None = None, /) -> bool:
+        """Wait so long, or for as long as it takes, until the other end has told something."""
+        ...
+
+    def recv(self) -> Any:
+        """What it told; an error where it is gone."""
+        ...
+
+
 def learn(
-    connection: Connection,
+    connection: Pipe,
     file: Path,
     frame: Any,
     columns: Mapping[Any, str],
     options: Mapping[str, Any],
-    seconds: float,
+    seconds: float | int,
 ) -> None:
     """Learn a model, and write it; what happens is told through the pipe.
 
@@ -80,7 +96,7 @@ class _Asked:
     not kept waiting for an epoch, and a model that is being written is not disturbed.
     """
 
-    def __init__(self, connection: Connection, seconds: float) -> None:
+    def __init__(self, connection: Pipe, seconds: float | int) -> None:
         self.is_asked = self.out_of_time = False
         self._connection, self._end = connection, time.monotonic() + seconds
         if hasattr(os, "setpgid"):

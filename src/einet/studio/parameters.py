@@ -146,7 +146,8 @@ def _sums(einet: Einet, region: int) -> dict[str, Any]:
     elif isinstance(layer, LinearLayer):
         weight, axes = layer.weight.detach()[row].cpu(), ["entry"]
     elif isinstance(layer, EinsumLayer):
-        weight, axes = layer.weight.detach()[row].cpu(), ["left", "right"]
+        weight = layer.weight.detach()[row].cpu().unflatten(1, (layer.num_left, layer.num_right))
+        axes = ["left", "right"]
     else:
         raise ApiError(422, f"weights of {type(layer).__name__} are not shown")
     flat = weight.double().flatten()

@@ -248,7 +248,7 @@ class Session:
             training.stop()
         return self.training()
 
-    def wait_for_training(self, seconds: float | None = None) -> dict[str, Any]:
+    def wait_for_training(self, seconds: float | int | None = None) -> dict[str, Any]:
         """Wait until it is over, or so long."""
         if self._training is not None:
             self._training.wait(seconds)

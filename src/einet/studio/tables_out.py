@@ -49,6 +49,8 @@ def filled_csv(model: TableModel, frame: Any, method: Any, known: Known, seed: A
     """
     method = "mean" if method is None else method
     check_choice("method", method, _METHODS)
+    if not any(name in frame.columns for name in model.table.modelled):
+        raise ApiError(422, "the table has no column of the model, so that nothing can be filled")
     holes = frame.isna().any(axis=1).to_numpy()
     filled = frame.copy()
     if not holes.any():

@@ -38,7 +38,7 @@ class Training:
         frame: Any,
         columns: Mapping[Any, str],
         options: Mapping[str, Any],
-        seconds: float,
+        seconds: float | int,
         finish: Callable[[Path], None],
     ) -> None:
         self._file, self._finish, self._seconds = file, finish, seconds
@@ -104,13 +104,13 @@ class Training:
             self._process.kill()
         self._process.join()
 
-    def wait(self, seconds: float | None = None) -> None:
+    def wait(self, seconds: float | int | None = None) -> None:
         """Wait until it is over, or so long."""
         end = None if seconds is None else time.monotonic() + seconds
         while self.is_running and (end is None or time.monotonic() < end):
             time.sleep(0.02)
 
-    def _end_after(self, seconds: float) -> None:
+    def _end_after(self, seconds: float | int) -> None:
         timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
         timer.start()
@@ -128,6 +128,10 @@ class Training:
                     self._heard(word, content)
         except (EOFError, OSError):
             self._process.join(_LAST_GRACE)
+            if self._is_stopping:
+                self._end(
+                    "stopped", "it did not stop in time and was ended: there is no model of it"
+                )
             code = self._process.exitcode
             self._end("failed", f"the process that learns ended without a word (status {code})")
         finally:

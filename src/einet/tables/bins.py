@@ -45,7 +45,7 @@ class Bins:
         array([ 1,  2, -1])
     """
 
-    def __init__(self, coding: Coding, edges: Sequence[float] = ()) -> None:
+    def __init__(self, coding: Coding, edges: Sequence[float | int] = ()) -> None:
         self.coding = coding
         self.number = coding.number if isinstance(coding, Spiked) else coding
         #: The values that are parts of their own: states or spikes.
