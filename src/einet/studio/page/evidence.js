@@ -69,16 +69,20 @@ export function evidenceBar() {
       : store.evidence.size === 0 ? "100 %" : chance(answer.probability, answer.log_evidence);
     probability.dataset.value = isDensity ? "" : String(answer.probability);
     probability.dataset.log = String(answer.log_evidence);
-    bar.classList.remove("refused");
+    bar.classList.remove("refused", "waiting");
   }
 
   const stops = [
-    on("evidence", draw),
+    on("evidence", () => {
+      bar.classList.add("waiting");
+      draw();
+    }),
     on("answer", count),
     on("refused", () => {
       caption.textContent = "P(evidence)";
       probability.textContent = "no answer";
       probability.dataset.value = "";
+      bar.classList.remove("waiting");
       bar.classList.add("refused");
     }),
   ];

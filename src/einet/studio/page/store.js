@@ -16,6 +16,9 @@ export const store = {
   schema: null,
 };
 
+/** So many panels are drawn at first. */
+export const MOST_PANELS = 60;
+
 const listeners = new Map();
 
 /** Call `listener` whenever `event` happens; returns how to stop that. */
@@ -129,7 +132,7 @@ export async function loadColumns() {
     if (!fits(store.column.get(name), evidence)) store.evidence.delete(name);
   }
   store.only = null;
-  store.drawn = null;
+  store.drawn = store.columns.length > MOST_PANELS ? store.columns.slice(0, MOST_PANELS).filter((column) => column.prior).map((column) => column.name) : null;
   store.answer = null;
   emit("columns");
   emit("evidence");

@@ -6,7 +6,7 @@ import { isAsked } from "../axis.js";
 import { button, field, h, replace, saveAs } from "../dom.js";
 import { evidenceBar, showOnly } from "../evidence.js";
 import { count } from "../format.js";
-import { attempt, evidenceList, on, refresh, store, tell } from "../store.js";
+import { attempt, evidenceList, MOST_PANELS, on, refresh, store, tell } from "../store.js";
 import { questionBox } from "./question.js";
 
 export const explore = {
@@ -16,9 +16,6 @@ export const explore = {
   code: () => ({ view: "table", evidence: evidenceList(), columns: visible().map((column) => column.name) }),
   make,
 };
-
-// So many panels are drawn at first.
-const MOST = 60;
 
 let wanted = "";
 
@@ -36,9 +33,9 @@ function make() {
   const legend = h("p", { class: "legend", "aria-label": "How to read the charts" },
     key("posterior", "given the evidence"), key("prior", "without evidence"), key("data", "data"));
   let panels = [];
-  let most = MOST;
+  let most = MOST_PANELS;
   const more = button("", () => {
-    most += MOST;
+    most += MOST_PANELS;
     build();
   }, { hidden: true });
 
@@ -54,7 +51,7 @@ function make() {
     more.hidden = found.length <= most;
     more.textContent = `Show more of the ${found.length} columns`;
     // Of a wide table only what is drawn is asked for.
-    store.drawn = store.columns.length <= MOST ? null : shown.filter(isAsked).map((column) => column.name);
+    store.drawn = store.columns.length <= MOST_PANELS ? null : shown.filter(isAsked).map((column) => column.name);
     if (store.drawn?.some((name) => !store.answer?.columns[name])) refresh();
     all.hidden = store.only === null;
     const hasData = store.columns.some((column) => column.data);

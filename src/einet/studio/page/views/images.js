@@ -2,7 +2,7 @@
 
 import { api, newest } from "../server.js";
 import { painter } from "../charts/painter.js";
-import { button, field, h, replace, segments } from "../dom.js";
+import { button, field, h, replace, saveAs, segments } from "../dom.js";
 import { number } from "../format.js";
 import { attempt, on, tell, tellRefusal } from "../store.js";
 
@@ -86,7 +86,9 @@ function inpainting(info, height, width) {
     tellRefusal,
   );
 
+  let cover = null;
   const canvas = painter(height, width, (covered) => {
+    cover = covered;
     if (!image) return;
     last = { inpaint: true, draws: 8, seed };
     performance.mark("inpaint-start");
@@ -135,10 +137,24 @@ function inpainting(info, height, width) {
     h("div", { class: "bench" }, canvas.element,
       h("div", { class: "results" }, mean.element, deviation.element,
         h("div", { class: "draws" }, draw.element, slider), strip,
-        h("div", { class: "buttons" }, button("Other draws", () => { seed += 1; canvas.changed(); }), line))));
+        h("div", { class: "buttons" }, button("Other draws", () => { seed += 1; canvas.changed(); }), line),
+        h("p", { class: "hint buttons" }, "For the Python code, save", save("image.png", () => image), "and", save("covered.png", () => cover)))));
   if (info.has_tests) test();
   else attempt(async () => load((await api.post("/api/images/samples", { n: 1, seed: 0, leaves: "mean" })).images[0]));
   return { element, stops: [() => document.removeEventListener("paste", paste), on("picture-dropped", own)] };
+}
+
+/** A button that saves a picture of the page as a file. */
+function save(name, source) {
+  return button(name, () => {
+    if (source()) saveAs(blobOf(source()), name);
+  }, { class: "quiet" });
+}
+
+/** The bytes behind an address of the kind data:image/png;base64. */
+function blobOf(address) {
+  const text = atob(address.split(",", 2)[1]);
+  return new Blob([Uint8Array.from(text, (character) => character.charCodeAt(0))], { type: "image/png" });
 }
 
 function resultBox(title, name) {
