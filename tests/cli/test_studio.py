@@ -47,7 +47,9 @@ def test_what_is_opened(seen: list, table: Path):
         result = runner.invoke(app, ["studio", "--no-open", "--port", "0", *arguments])
         assert result.exit_code == 0, result.output
         server, opened, state = seen.pop()
-        assert state["kind"] == kind and state["has_data"] is has_data and opened is None
+        assert state["kind"] == kind
+        assert state["has_data"] is has_data
+        assert opened is None
         assert server.url in result.output
         assert not server.session._folder.exists()
 
@@ -91,4 +93,5 @@ def test_what_is_refused(tmp_path: Path, name: str, content: bytes | None, says:
 def test_without_its_packages(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("einet.cli.studio_command.find_spec", lambda name: None)
     result = runner.invoke(app, ["studio"])
-    assert result.exit_code == 2 and "einet[studio]" in result.output
+    assert result.exit_code == 2
+    assert "einet[studio]" in result.output

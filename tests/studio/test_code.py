@@ -83,7 +83,8 @@ def test_information(client: Any):
 
 def test_training_and_model(client: Any, session: Any, tmp_path: Path, monkeypatch: Any):
     code = client.ok("POST", "/api/code", json={"view": "training"})["python"]
-    assert repr(session.data.path) in code and "TableModel.fit(table)" in code
+    assert repr(session.data.path) in code
+    assert "TableModel.fit(table)" in code
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("einet.TableModel.fit", lambda table: session.opened.table_model)
     _run(code)

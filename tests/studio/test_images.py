@@ -103,7 +103,8 @@ def test_inpainting(client: Client, files: Path, is_alpha: bool):
     deviation = pixels.deviations(found.deviation)[0].numpy()
     expected = np.rint(deviation / 127.5 * 255).clip(0, 255)
     assert np.abs(_picture(told["deviation"]) - expected).max() <= 1
-    assert told["covered"] == 24 and told["largest_deviation"] == pytest.approx(deviation.max())
+    assert told["covered"] == 24
+    assert told["largest_deviation"] == pytest.approx(deviation.max())
     visible = torch.from_numpy(covered == 0).reshape(1, -1)
     posterior = model.given(x, visible)
     assert told["log_evidence"] == pytest.approx(float(posterior.log_evidence[0]), rel=1e-5)
@@ -126,7 +127,7 @@ def test_own_pictures_are_fitted(client: Client):
 
 @pytest.mark.parametrize(
     "change",
-    [{"image": "http://evil.example/x.png"}, {"image": None}, {"covered": "data:image/png;base64,?"},
+    [{"image": "http://x.example/x.png"}, {"image": None}, {"covered": "data:image/png;base64,?"},
      {"covered": _png(np.zeros((3, 3), dtype=np.uint8))}, {"draws": 0}, {"draws": 10**6},
      {"seed": -1}],
 )  # fmt: skip
@@ -142,3 +143,23 @@ def test_images_of_another_size_are_refused(files: Path, tmp_path: Path):
         session.open_model(None, str(files / "images.einet"))
         with pytest.raises(ValueError, match="are of shape"):
             session.open_images(tmp_path / "other.npy")
+
+
+@pytest.mark.parametrize("source", ["image", "index"])
+def test_the_code_of_inpainting(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+):
+    covered = np.zeros((6, 8), dtype=np.uint8)
+    covered[2:, :3] = 255
+    image = client.ok("GET", "/api/images/test?index=2")["image"]
+    asked = {"image": image, "covered": _png(covered), "draws": 2, "seed": 1}
+    told = client.ok("POST", "/api/images/inpaint", json=asked)
+    shown = {**asked, "view": "images"}
+    if source == "index":
+        shown = {**{k: v for k, v in shown.items() if k != "image"}, "index": 2}
+    monkeypatch.chdir(tmp_path)
+    exec(compile(client.ok("POST", "/api/code", json=shown)["python"], "<copied>", "exec"), {})
+    drawn = np.asarray(Image.open(tmp_path / "mean.png"))
+    assert np.array_equal(drawn, _picture(told["mean"]))
+    exec(client.ok("POST", "/api/code", json={"view": "images", "n": 2})["python"], {})
+    assert (tmp_path / "samples.png").is_file()

@@ -14,7 +14,8 @@ from einet.tables import cell_surprise
 
 def test_rows_are_those_of_the_table(client: Any, frame: pd.DataFrame):
     told = client.ok("GET", "/api/rows?start=7&count=5")
-    assert told["total"] == len(frame) and told["columns"] == list(frame.columns)
+    assert told["total"] == len(frame)
+    assert told["columns"] == list(frame.columns)
     for n, row in enumerate(told["rows"]):
         for column, cell in zip(told["columns"], row, strict=True):
             expected = frame[column].iloc[7 + n]
@@ -45,7 +46,8 @@ def test_cells_given_all_others(
         others = row.assign(**{column: None}) if column != "size" else row.drop(columns="size")
         posterior = model.given(others)
         if cell["is_missing"]:
-            assert cell["surprise"] is None and len(cell["fill"]["draws"]) == 20
+            assert cell["surprise"] is None
+            assert len(cell["fill"]["draws"]) == 20
         else:
             assert cell["surprise"] == pytest.approx(surprise[column][0], abs=1e-9), column
         if column in ("height", "age", "gain"):
@@ -72,15 +74,18 @@ def test_rows_that_are_typed_in(client: Any, model: einet.TableModel):
                         "tall": [True]})  # fmt: skip
     assert told["log_prob"] == pytest.approx(model.log_prob(row)[0])
     by_name = {cell["column"]: cell for cell in told["cells"]}
-    assert by_name["gain"]["is_missing"] and by_name["age"]["is_missing"]
+    assert by_name["gain"]["is_missing"]
+    assert by_name["age"]["is_missing"]
     assert by_name["day"]["value"] == "2020-05-01"
     draws = by_name["age"]["fill"]["draws"]
-    assert len(draws) == 20 and all(isinstance(draw, int) for draw in draws)
+    assert len(draws) == 20
+    assert all(isinstance(draw, int) for draw in draws)
     assert all(len(draw) == 10 for draw in by_name["day"]["fill"]["draws"] or [])
     # What was never seen counts as missing, and is said to be.
     strange = client.ok("POST", "/api/row", json={"cells": {"sex": "x", "height": 190}})
     cell = next(cell for cell in strange["cells"] if cell["column"] == "sex")
-    assert cell["is_missing"] and cell["is_unknown"]
+    assert cell["is_missing"]
+    assert cell["is_unknown"]
 
 
 def test_a_number_beyond_its_bounds_is_impossible(client: Any):

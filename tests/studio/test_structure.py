@@ -28,7 +28,8 @@ def test_a_model_in_numbers(client: Any, model: einet.TableModel):
     assert sum(told["structure"]["layers"]) == len(graph.scopes)
     assert told["families"] == {"Categorical": 4, "Gaussian": 4}
     assert told["sums"] == {"number": 4, "leaves": 4, "kind": "linear"}
-    assert told["history"] is None and "table" in told["file"]["metadata"]
+    assert told["history"] is None
+    assert "table" in told["file"]["metadata"]
 
 
 def test_all_regions_are_reached_level_by_level(session: Any, model: einet.TableModel):
@@ -50,7 +51,8 @@ def test_leaves_in_the_terms_of_columns(session: Any, client: Any, model: einet.
     for leaf in graph.leaves:
         told = client.ok("GET", f"/api/model/parameters?region=0:{leaf}")
         (variable,) = told["variables"]
-        assert told["kind"] == "leaf" and told["entries"] == 4
+        assert told["kind"] == "leaf"
+        assert told["entries"] == 4
         if variable["family"] == "Categorical":
             assert np.allclose(np.sum(variable["probabilities"], 1), 1)
             if variable["name"] == "sex":
@@ -89,7 +91,8 @@ def test_mixtures_begin_with_their_parts(tmp_path: Path):
     parts = [einet.Einet(graph, einet.Bernoulli(), num_sums=2, seed=n) for n in range(3)]
     opened = _opened(einet.Mixture(parts, [0.2, 0.5, 0.3]), tmp_path)
     told = describe_regions(opened, None)
-    assert told["region"]["kind"] == "mixture" and told["num_partitions"] == 3
+    assert told["region"]["kind"] == "mixture"
+    assert told["num_partitions"] == 3
     heads = [partition["children"][0] for partition in told["partitions"]]
     assert [head["weight"] for head in heads] == pytest.approx([0.5, 0.3, 0.2], rel=1e-6)
     assert describe_regions(opened, heads[0]["id"])["region"]["count"] == 4
@@ -100,13 +103,16 @@ def test_large_graphs_are_told_in_part(tmp_path: Path):
     graph = einet.random_trees(64, 1, 300, seed=0)
     opened = _opened(einet.Einet(graph, einet.Bernoulli(), num_sums=1), tmp_path)
     told = describe_regions(opened, None)
-    assert told["num_partitions"] == 300 and len(told["partitions"]) == 24
-    assert len(told["region"]["scope"]) == 12 and told["region"]["count"] == 64
+    assert told["num_partitions"] == 300
+    assert len(told["partitions"]) == 24
+    assert len(told["region"]["scope"]) == 12
+    assert told["region"]["count"] == 64
     builder = einet.RegionGraphBuilder(64)
     builder.partition([builder.leaf([v]) for v in range(64)])
     wide = _opened(einet.Einet(builder.build(), einet.Gaussian(), 2, sums="linear"), tmp_path)
     (partition,) = describe_regions(wide, None)["partitions"]
-    assert len(partition["children"]) == 24 and partition["num_children"] == 64
+    assert len(partition["children"]) == 24
+    assert partition["num_children"] == 64
 
 
 @pytest.mark.parametrize("region", ["0:99999", "7:0", "0:-1"])

@@ -29,8 +29,11 @@ def test_synthetic_rows_satisfy_the_evidence(client: Any):
     ]
     asked = {"evidence": evidence, "n": 200, "seed": 3}
     drawn = _table(client.post("/api/sample", json=asked))
-    assert len(drawn) == 200 and "row" not in drawn and (drawn["always"] == "same").all()
-    assert (drawn["sex"] == "f").all() and (drawn["gain"] >= 10).all()
+    assert len(drawn) == 200
+    assert "row" not in drawn
+    assert (drawn["always"] == "same").all()
+    assert (drawn["sex"] == "f").all()
+    assert (drawn["gain"] >= 10).all()
     assert not drawn["age"].between(30, 40).any()
     assert drawn.equals(_table(client.post("/api/sample", json=asked)))
     assert not drawn.equals(_table(client.post("/api/sample", json={**asked, "seed": 4})))
@@ -41,7 +44,8 @@ def test_synthetic_rows_satisfy_the_evidence(client: Any):
 @pytest.mark.parametrize("method", ["mean", "median", "mode", "sample"])
 def test_holes_are_filled(client: Any, model: einet.TableModel, frame: pd.DataFrame, method: str):
     filled = _table(client.post("/api/impute", json={"method": method}))
-    assert list(filled.columns) == list(frame.columns) and len(filled) == len(frame)
+    assert list(filled.columns) == list(frame.columns)
+    assert len(filled) == len(frame)
     assert not filled.isna().any().any()
     for column in ("sex", "height", "gain"):
         known = frame[column].notna()
@@ -78,7 +82,8 @@ def test_evidence_is_for_what_is_missing(model: einet.TableModel, frame: pd.Data
 def test_a_table_that_is_sent(client: Any, frame: pd.DataFrame):
     text = frame[["sex", "height", "tall"]].head(20).to_csv(index=False).encode()
     filled = _table(client.post("/api/impute?method=mode&name=my.csv", content=text))
-    assert filled.shape == (20, 3) and not filled.isna().any().any()
+    assert filled.shape == (20, 3)
+    assert not filled.isna().any().any()
     assert "method" in client.refused(422, "POST", "/api/impute", json={"method": "best"})
     error = client.refused(422, "POST", "/api/impute?method=mean&name=my.csv", content=b"x\n1\n2\n")
     assert "no column" in error

@@ -72,7 +72,8 @@ def test_the_best_so_far_is_kept(tmp_path: Path, frame: pd.DataFrame):
     file, pipe = tmp_path / "m.einet", _Pipe(asks_after=2)
     learn(pipe, file, frame, {}, {"num_sums": 2, "epochs": 1000}, 600.0)
     assert pipe.told[-1] == ("stopped", {"out_of_time": False})
-    assert len(pipe.told) < 1000 and einet.TableModel.load(file)
+    assert len(pipe.told) < 1000
+    assert einet.TableModel.load(file)
 
 
 @pytest.mark.usefixtures("here")
@@ -80,7 +81,8 @@ def test_why_it_failed_is_told(tmp_path: Path):
     pipe = _Pipe()
     learn(pipe, tmp_path / "m.einet", pd.DataFrame({"a": ["x"] * 30}), {}, {}, 60.0)
     word, why = pipe.told[-1]
-    assert word == "failed" and "something to learn from" in why
+    assert word == "failed"
+    assert "something to learn from" in why
 
 
 def test_a_spawned_training(empty: Any, frame: pd.DataFrame):
@@ -98,7 +100,9 @@ def test_a_spawned_training(empty: Any, frame: pd.DataFrame):
     assert told["state"] == "done", told
     assert told["epoch"] == told["epochs"] == len(told["train"]) == len(told["valid"]) == 3
     state = client.ok("GET", "/api/state")
-    assert state["kind"] == "table" and state["name"] == "people.einet" and state["has_data"]
+    assert state["kind"] == "table"
+    assert state["name"] == "people.einet"
+    assert state["has_data"]
     assert client.ok("GET", "/api/model")["history"]["train"] == told["train"]
     assert "numbers:" in session.opened.table_model.table.coding("age").describe()
     for _ in range(100):
@@ -114,14 +118,16 @@ def test_a_spawned_training(empty: Any, frame: pd.DataFrame):
         time.sleep(0.02)
     client.ok("DELETE", "/api/training")
     told = session.wait_for_training(60)
-    assert told["state"] == "stopped" and "kept" in told["message"]
+    assert told["state"] == "stopped"
+    assert "kept" in told["message"]
     assert session.opened.number > before
     # Another one, which the end of the studio ends.
     client.ok("POST", "/api/training", 202, json={"num_sums": 2, "epochs": 100_000})
     pid = session._training.pid
     assert _is_there(pid)
     session.close()
-    assert not _is_there(pid) and not session._folder.exists()
+    assert not _is_there(pid)
+    assert not session._folder.exists()
     assert "closing" in client.refused(409, "POST", "/api/training", json={})
 
 

@@ -57,7 +57,8 @@ def test_masses_are_those_of_the_distribution(model: einet.TableModel, name: str
     posterior = model.given(_GIVEN[name])
     for column, bins in _bins(model).items():
         masses = bins.masses(posterior.marginal(column))
-        assert masses.shape == (1, len(bins)) and masses.sum() == pytest.approx(1)
+        assert masses.shape == (1, len(bins))
+        assert masses.sum() == pytest.approx(1)
         if column == "sex":
             assert np.allclose(masses, posterior.state_probabilities("sex"))
             continue
@@ -83,7 +84,8 @@ def test_many_rows(model: einet.TableModel):
     posterior = model.given(frame)
     for column, bins in _bins(model).items():
         masses = bins.masses(posterior.marginal(column))
-        assert np.allclose(masses.sum(1), 1) and masses.shape == (60, len(bins))
+        assert np.allclose(masses.sum(1), 1)
+        assert masses.shape == (60, len(bins))
     known = _bins(model)["height"].masses(posterior.marginal("height"))
     assert known[0].tolist() == [0, 1, 0, 0, 0]
 
@@ -132,7 +134,8 @@ def test_information_by_brute_force(model: einet.TableModel, name: str):
     given, bins = _GIVEN[name], _bins(model)
     found = column_information(model.given(given), bins)
     names = list(bins)
-    assert np.isnan(np.diag(found)).all() and np.allclose(found, found.T, equal_nan=True)
+    assert np.isnan(np.diag(found)).all()
+    assert np.allclose(found, found.T, equal_nan=True)
     for a in ("sex", "age"):
         for b in names:
             if a == b or a in given:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, Semaphore, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,6 +38,7 @@ PAGE = Path(__file__).parent / "page"
 
 _CSV = "text/csv; charset=utf-8"
 _LONGEST_QUESTION = 10_000
+_MOST_UPLOADS = 2
 # What a wrong file or question raises; anything else is a mistake of ours.
 _EXPECTED = (ValueError, TypeError, OSError, MemoryError, ArithmeticError)
 
@@ -88,6 +89,7 @@ class Asked:
         self.session, self.limits = session, session.limits
         self._quick: CapacityLimiter | None = None
         self._slow: CapacityLimiter | None = None
+        self._uploads: Semaphore | None = None
 
     def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
         """Method, path and answer of each question."""
@@ -151,7 +153,16 @@ class Asked:
             self._quick = CapacityLimiter(self.limits.workers)
             self._slow = CapacityLimiter(2)
         limiter = self._slow if slow else self._quick
-        return await to_thread.run_sync(partial(call, *args), limiter=limiter)
+        # At the end nobody waits for an answer that nobody will read.
+        options = {"limiter": limiter, "abandon_on_cancel": True}
+        return await to_thread.run_sync(partial(call, *args), **options)
+
+    async def _upload(self, request: Request, what: str) -> bytes:
+        """The file of a request; of those that are large, few are held at the same time."""
+        if self._uploads is None:
+            self._uploads = Semaphore(_MOST_UPLOADS)
+        async with self._uploads:
+            return await read_body(request, self.limits.max_bytes, what)
 
     async def _json(self, request: Request) -> dict[str, Any]:
         return await read_json(request, self.limits.max_json)
@@ -163,7 +174,7 @@ class Asked:
 
     async def open_data(self, request: Request) -> Response:
         name = _name(request, "table.csv")
-        content = await read_body(request, self.limits.max_bytes, name)
+        content = await self._upload(request, name)
         return answer(await self._run(self.session.open_data, content, name, slow=True))
 
     async def schema(self, request: Request) -> Response:
@@ -181,7 +192,7 @@ class Asked:
 
     async def open_model(self, request: Request) -> Response:
         name = _name(request, "model.einet")
-        content = await read_body(request, self.limits.max_bytes, name)
+        content = await self._upload(request, name)
         return answer(await self._run(self.session.open_model, content, name, slow=True))
 
     # -- the model -------------------------------------------------------------------------------
@@ -271,7 +282,7 @@ class Asked:
             asked = await self._json(request)
         else:
             name = _name(request, "table.csv")
-            content = await read_body(request, self.limits.max_bytes, name)
+            content = await self._upload(request, name)
 
         def find() -> bytes:
             panels = self.session.panels

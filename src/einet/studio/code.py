@@ -8,6 +8,7 @@ from typing import Any
 from einet.studio.answers import ApiError
 from einet.studio.evidence import Known
 from einet.studio.panels import Panels
+from einet.studio.schema import corrections
 from einet.studio.session import Session
 from einet.tables.columns import Number, Spiked, States
 from einet.tables.constraints import Interval, Values
@@ -67,8 +68,11 @@ def _column(panels: Panels, name: Any) -> list[str]:
     if isinstance(coding, States):
         lines.append(f"print(posterior.probabilities({name!r}))")
     if coding.is_number:
-        lines.append(f"print({str(name)!r}, posterior.mean({name!r})[0], "
-                     f"posterior.median({name!r})[0], posterior.interval({name!r}, 0.9))")  # fmt: skip
+        numbers = ", ".join(
+            f"posterior.{what}" for what in (f"mean({name!r})", f"median({name!r})",
+                                             f"interval({name!r}, 0.9)")
+        )  # fmt: skip
+        lines.append(f"print({str(name)!r}, {numbers})")
     elif coding.ordered:
         lines.append(f"print({str(name)!r}, posterior.median({name!r})[0])")
     return lines
@@ -181,6 +185,8 @@ def _row(session: Session, asked: Mapping[str, Any]) -> list[str]:
 def _training(session: Session, asked: Mapping[str, Any]) -> list[str]:
     data = session.data
     columns, options = session.trained
+    if asked.get("columns") is not None:
+        columns = corrections(data, asked["columns"])
     given = [f"{{{', '.join(f'{name!r}: {kind!r}' for name, kind in columns.items())}}}"]
     given = given if columns else []
     given += [f"{name}={value!r}" for name, value in options.items()]
@@ -216,7 +222,8 @@ def _information(session: Session, asked: Mapping[str, Any]) -> list[str]:
 
 def _images(session: Session, asked: Mapping[str, Any]) -> list[str]:
     opened = session.opened
-    session.images  # noqa: B018
+    if opened.pixels is None:
+        raise ApiError(409, "the model that is open is not one of images")
     n, draws, seed = (asked.get(*each) for each in (("n", 16), ("draws", 8), ("seed", 0)))
     leaves = asked.get("leaves", "sample")
     numbers = (n, draws, seed)
@@ -230,19 +237,30 @@ def _images(session: Session, asked: Mapping[str, Any]) -> list[str]:
         "",
         f"model, pixels = load_with_pixels({opened.path!r})",
     ]
-    if not asked.get("inpaint"):
+    if asked.get("covered") is None:
         return [
             *lines,
             f"samples = model.sample({n}, leaves={leaves!r}, seed={seed})",
             'pictures.save_png("samples.png", pictures.grid(pixels.to_pictures(samples), scale=4))',
         ]
-    lines[1] = "from einet.imaging import inpaint, masks, pictures, reading"
+    image, covered = session.images.cleaned(asked)
+    lines[:2] = [
+        "import base64",
+        "",
+        "import torch",
+        "",
+        "from einet.data.images import Framing",
+        "from einet.imaging import inpaint, pictures",
+    ]
     return [
         *lines,
-        'image = reading.read_image("image.png", pixels, resize=True, grey=True)',
-        'covered = masks.read("covered.png", pixels.grid)  # white where covered',
+        f'image = base64.b64decode("{image}")',
+        f'covered = base64.b64decode("{covered}")  # white where covered',
+        "",
+        'row = torch.from_numpy(Framing(channels=pixels.channels)(image, "image").copy())',
+        'mask = torch.from_numpy(Framing(channels=1)(covered, "covered")[..., 0] >= 128)',
         f"options = {{'samples': {draws}, 'leaves': {leaves!r}, 'seed': {seed}}}",
-        "found = inpaint(model, pixels.to_model(image), covered, **options)",
+        "found = inpaint(model, pixels.to_model(row.reshape(1, -1)), mask, **options)",
         'pictures.save_png("mean.png", pixels.to_pictures(found.mean)[0])',
         "drawn = pixels.to_pictures(found.samples[:, 0])",
         'pictures.save_png("draws.png", pictures.grid(drawn, scale=4))',

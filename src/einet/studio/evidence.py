@@ -23,6 +23,8 @@ Known = Mapping[Any, Pieces]
 _OPS = ("is", "between", "among")
 # More are no evidence that anybody clicked together.
 _MOST_EVIDENCE, _MOST_VALUES = 1000, 10_000
+# Ways for evidence to come true, each of which takes passes of its own.
+_MOST_ALTERNATIVES = 256
 
 
 class Terms:
@@ -161,6 +163,13 @@ def as_known(table: Table, evidence: Any, skip: Any = None) -> Known:
 
 def posterior_of(model: TableModel, known: Known) -> TablePosterior:
     """All columns given what is known; refused where that cannot be."""
+    count = math.prod(len(model.table.alternatives(name, known[name])) for name in known)
+    if count > _MOST_ALTERNATIVES:
+        raise ApiError(
+            422,
+            f"what is known comes true in {count:,} ways, more than the {_MOST_ALTERNATIVES} that "
+            "are taken; say fewer single numbers",
+        )
     try:
         posterior = model.given(dict(known))
     except ValueError as error:

@@ -93,4 +93,4 @@ class Guard:
 
 
 def _is_question(scope: Scope) -> bool:
-    return scope["path"].startswith("/api")
+    return scope["path"].startswith("/api/")

@@ -120,6 +120,16 @@ class ImageModel:
             "milliseconds": 1000 * (time.perf_counter() - began),
         }
 
+    def cleaned(self, asked: Mapping[str, Any]) -> tuple[str, str]:
+        """An image and what is covered of it as PNG files in base64: fitted, and black and white."""
+        if asked.get("image") is None and asked.get("index") is not None:
+            image = from_url("image", self.test(str(asked["index"]))["image"])
+        else:
+            image = from_url("image", asked.get("image"))
+        covered = self._mask(from_url("covered", asked.get("covered")))
+        urls = as_url(self._fitted(image)), as_url(covered[..., None] * np.uint8(255))
+        return urls[0].split(",", 1)[1], urls[1].split(",", 1)[1]
+
     def _mask(self, content: bytes) -> np.ndarray:
         """Which pixels are covered: the opaque ones of a picture that is not opaque throughout,
         the bright ones of any other."""

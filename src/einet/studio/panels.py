@@ -33,6 +33,8 @@ NUM_BINS = 40
 _BEYOND = 0.001
 # The density is looked at in so many places for its highest.
 _PLACES = 201
+# More columns than these would take minutes, pair by pair.
+_MOST_PAIRED = 150
 # What lies beyond this share is nothing.
 _LITTLE = 1e-9
 
@@ -255,6 +257,12 @@ class Panels:
 
     def information(self, known: Known) -> dict[str, Any]:
         """How much all pairs of columns tell of one another, in nats."""
+        if len(self.panels) > _MOST_PAIRED:
+            raise ApiError(
+                422,
+                f"pairs are looked at in tables of up to {_MOST_PAIRED} columns, and this has "
+                f"{len(self.panels)}",
+            )
         posterior = posterior_of(self.model, known)
         bins = {name: panel.bins for name, panel in self.panels.items()}
         nats = column_information(posterior, bins)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.events import Event
-from einet.inference.few_rows import FewPosterior
+from einet.inference.few_rows import MOST_ROWS, FewPosterior
 from einet.inference.posterior import Posterior
 from einet.models.base import Model
 from einet.tables.leaves import GaussianLeaves, few_leaves, gaussian_leaves
@@ -58,13 +58,17 @@ class Piece:
             z: For each alternative, the values of the variables in each row.
             events: For each alternative, what else is known.
         """
-        few = None
-        if len(z) > 1 and all(len(rows) == 1 for rows in z):
-            few = FewPosterior.of(model, np.concatenate(z), list(events))
-        return [
-            cls(model, rows, known, None if few is None else few.at(number))
-            for number, (rows, known) in enumerate(zip(z, events, strict=True))
-        ]
+        if len(z) == 1 or any(len(rows) != 1 for rows in z):
+            return [cls(model, rows, known) for rows, known in zip(z, events, strict=True)]
+        pieces = []
+        for start in range(0, len(z), MOST_ROWS):
+            some = slice(start, start + MOST_ROWS)
+            few = FewPosterior.of(model, np.concatenate(z[some]), list(events[some]))
+            pieces += [
+                cls(model, rows, known, None if few is None else few.at(number))
+                for number, (rows, known) in enumerate(zip(z[some], events[some], strict=True))
+            ]
+        return pieces
 
     def __len__(self) -> int:
         return len(self.z)
