@@ -19,8 +19,10 @@ def pixels(source):
     return np.asarray(Image.open(io.BytesIO(data)).convert("L"))
 
 
-def test_paint_over_a_picture(start, open_page, pictures, tmp_path):
-    page = open_page(start(pictures).url, expected=["4\\d\\d"])
+def test_paint_over_a_picture(bare, open_page, pictures, tmp_path):
+    page = open_page(bare.url + "#data", expected=["4\\d\\d"])
+    page.get_by_text("Choose a file").wait_for()
+    page.locator("#file").set_input_files(pictures)
     page.locator(".samples img").nth(23).wait_for()
     # A picture of one's own, bright at the left; the right half is covered at first.
     own = np.full((6, 6), 51, dtype=np.uint8)

@@ -54,7 +54,10 @@ async function opened() {
     store.evidence.clear();
   }
   if (store.state.has_data) store.schema = await api.get("/api/schema").catch(() => null);
-  route(true);
+  // Other views hear of it themselves, and keep what was typed into them.
+  route(present?.view === images);
+  emit("model-changed");
+  emit("state", store.state);
 }
 
 function drawBanner(status) {
