@@ -11,10 +11,8 @@ import pandas as pd
 import pytest
 
 import einet
-from einet.studio.panels import NUM_BINS, edges_of
-from einet.tables.columns import Number
+from einet.studio.panel import NUM_BINS
 from einet.tables.constraints import Interval, Values, complement
-from einet.tables.monotone import MonotoneMap
 
 # Evidence of the page, and the same as a condition.
 _EVIDENCE = {
@@ -225,27 +223,6 @@ def test_mode_is_the_likeliest(client: Any, model: einet.TableModel):
     assert told["sex"]["mode"] in ("f", "m")
     shares = np.array(told["sex"]["values"])
     assert told["sex"]["entropy"] == pytest.approx(float(-(shares * np.log(shares)).sum()))
-
-
-def test_edges_are_few_and_hold_what_they_should():
-    rng = np.random.default_rng(0)
-    for cells, decimals in (
-        (rng.normal(1e6, 1e5, 400), None),
-        (rng.integers(0, 7, 400) * 1.0, 0),
-        (rng.integers(-999, 99_999, 400) * 1.0, 0),
-        ((rng.gamma(2, 3, 400)).round(2), 2),
-        (rng.integers(0, 50, 400) * 100.0, -2),
-    ):
-        number = Number.fit(cells, decimals=decimals)
-        edges = edges_of(number, float(cells.min()), float(cells.max()))
-        assert 2 <= len(edges) <= NUM_BINS + 2
-        assert edges[0] <= cells.min()
-        assert edges[-1] >= cells.max()
-        if decimals is not None:
-            halves = np.array(edges) / number.step - 0.5
-            assert np.allclose(halves, halves.round(), atol=1e-6)
-    same = Number(MonotoneMap.fit(np.array([1.0, 1.0, 2.0])), None, (1.0, 1.0))
-    assert len(edges_of(same, 1.0, 1.0)) == NUM_BINS + 1
 
 
 def test_pieces_of_the_page_are_those_of_the_library():

@@ -121,7 +121,7 @@ class ImageModel:
         }
 
     def cleaned(self, asked: Mapping[str, Any]) -> tuple[str, str]:
-        """An image and what is covered of it as PNG files in base64: fitted, and black and white."""
+        """An image, fitted, and what is covered of it, in black and white, as PNG in base64."""
         if asked.get("image") is None and asked.get("index") is not None:
             image = from_url("image", self.test(str(asked["index"]))["image"])
         else:

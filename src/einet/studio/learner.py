@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 __all__ = ["Pipe", "learn"]
 
 # What questions have to go on with while a model is learnt: they come first.
-_NICE = 10
+_NICE = 5
 
 
 @runtime_checkable

@@ -12,7 +12,8 @@ import numpy as np
 from einet._checks import as_int
 from einet.studio.answers import ApiError
 from einet.studio.evidence import Terms
-from einet.studio.panels import Panel, Panels
+from einet.studio.panel import Panel
+from einet.studio.panels import Panels
 from einet.tables import TablePosterior
 from einet.tables.cells import numbers_of
 from einet.tables.columns import Number, Spiked, States

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float
 
 from einet._checks import as_int, check_choice, check_flag
-from einet.data.events import States as OneOf
-from einet.families import Gaussian
 from einet.models.base import Model
+from einet.tables.alternatives import weighted_pieces
 from einet.tables.columns import Constant, Identifier, Number, Spiked, States
 from einet.tables.evidence import Evidence
 from einet.tables.frames import ARRAY, usable_backend
@@ -41,27 +40,9 @@ class TablePosterior:
 
     def __init__(self, model: Model, table: Table, evidence: Evidence) -> None:
         self.table, self.evidence = table, evidence
-        known = [_settled(alternative) for alternative in evidence.alternatives]
-        zs, events = [], []
-        for values, others in known:
-            z = evidence.z
-            if values:
-                z = z.copy()
-                z[:, list(values)] = list(values.values())
-            zs.append(z)
-            events.append(others)
-        #: One posterior of the model's variables for each alternative.
-        self.pieces: list[Piece] = Piece.several(model, zs, events)
-        logs = np.stack([piece.log_evidence for piece in self.pieces])
-        if evidence.log_changes is not None:
-            logs = logs + evidence.log_changes[:, None]
-        # One value of a continuous column is nothing next to an interval or a spike.
-        is_continuous = [isinstance(family, Gaussian) for family in table.families()]
-        held = np.array([sum(is_continuous[v] for v in values) for values, _ in known])
-        possible = np.where(logs > -np.inf, held[:, None], np.iinfo(np.int64).max)
-        #: How many continuous columns alternatives hold at one value, in each row.
-        self.points = np.where(np.isneginf(logs).all(0), 0, possible.min(0))
-        logs = np.where(held[:, None] == self.points, logs, -np.inf)
+        #: One posterior of the model's variables for each alternative, and how many continuous
+        #: columns these hold at one value, in each row.
+        self.pieces, logs, self.points = weighted_pieces(model, table, evidence)
         largest = np.maximum(logs.max(0), -1e300)
         total = np.exp(logs - largest).sum(0)
         with np.errstate(divide="ignore"):
@@ -317,15 +298,6 @@ class TablePosterior:
                 f"the evidence has probability 0 in {len(rows)} of {len(self)} rows (first: row "
                 f"{rows[0]}), which have no posterior"
             )
-
-
-def _settled(alternative: Mapping[int, Any]) -> tuple[dict[int, float], dict[int, Any]]:
-    """What an alternative says: values of variables, and events of others."""
-    values = {v: event for v, event in alternative.items() if isinstance(event, float)}
-    for variable, event in alternative.items():
-        if isinstance(event, OneOf) and event.values.numel() == 1:
-            values[variable] = float(event.values)
-    return values, {v: event for v, event in alternative.items() if v not in values}
 
 
 def _seed(seed: int | None) -> int:
