@@ -109,13 +109,14 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--data", type=Path, default=Path(folder), help="has tabular/ and mnist/")
     parser.add_argument("--repeat", type=int, default=60, help="questions of a kind")
+    parser.add_argument("--models", type=Path, help="keeps learnt models, and has those there are")
     parser.add_argument("--quick", action="store_true", help="a short look; nothing is kept")
     parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
     if args.quick:
         args.repeat = min(args.repeat, 8)
     with tempfile.TemporaryDirectory() as folder:
-        args.folder = Path(folder)
+        args.folder = args.models or Path(folder)
         tasks = {"model": models, "evidence": evidence, "page": page, "inpainting": inpainting}
         rows = []
         for task in args.tasks:
@@ -333,7 +334,8 @@ def inpainting(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                "--output", str(file), "--limit", "1000", "--clusters", "10", "--num-sums", "10",
                "--epochs", "2", "--device", "cpu"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    if not file.exists():
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     import numpy as np
 
     masks = []

@@ -42,7 +42,7 @@ def test_kinds_can_be_corrected(empty: Any, frame: pd.DataFrame):
     assert columns["always"]["kind"] == "constant"
     assert columns["age"]["kind"] == "integer"
     assert columns["gain"]["kind"] == "spiked"
-    assert columns["height"]["missing"] == int(frame["height"].isna().sum())
+    assert columns["height"]["missing"] == int(frame["height"].isna().to_numpy().sum())
     assert columns["day"]["kind"] == "time"
     assert columns["tall"]["kind"] == "boolean"
     for column in columns.values():

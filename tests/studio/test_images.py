@@ -73,7 +73,7 @@ def test_what_images_these_are(client: Client):
 
 
 @pytest.mark.parametrize("leaves", ["mean", "sample"])
-def test_samples(client: Client, files: Path, leaves: str):
+def test_samples(client: Client, files: Path, leaves: Any):
     asked = {"n": 3, "seed": 5, "leaves": leaves}
     urls = client.ok("POST", "/api/images/samples", json=asked)["images"]
     model, pixels = einet.load(files / "images.einet"), Pixels(_SHAPE, scale=255.0)

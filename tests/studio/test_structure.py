@@ -21,7 +21,7 @@ def _opened(model: Any, tmp_path: Path) -> Any:
 
 def test_a_model_in_numbers(client: Any, model: einet.TableModel):
     told = client.ok("GET", "/api/model")
-    graph = model.model.graph  # type: ignore[attr-defined]
+    graph: Any = model.model.graph
     assert told["parameters"] == model.model.num_parameters
     assert told["structure"]["regions"] == len(graph.scopes)
     assert told["structure"]["partitions"] == len(graph.partitions)
@@ -46,7 +46,7 @@ def test_all_regions_are_reached_level_by_level(session: Any, model: einet.Table
 
 
 def test_leaves_in_the_terms_of_columns(session: Any, client: Any, model: einet.TableModel):
-    graph = model.model.graph  # type: ignore[attr-defined]
+    graph: Any = model.model.graph
     prior = model.given()
     for leaf in graph.leaves:
         told = client.ok("GET", f"/api/model/parameters?region=0:{leaf}")

@@ -14,7 +14,7 @@ from einet.studio.evidence import as_known
 from einet.studio.tables_out import filled_csv
 
 
-def _table(response: Any) -> pd.DataFrame:
+def _table(response: Any) -> Any:
     assert response.status_code == 200, response.text
     assert response.headers["content-type"].startswith("text/csv")
     assert "attachment" in response.headers["content-disposition"]
@@ -42,7 +42,7 @@ def test_synthetic_rows_satisfy_the_evidence(client: Any):
 
 
 @pytest.mark.parametrize("method", ["mean", "median", "mode", "sample"])
-def test_holes_are_filled(client: Any, model: einet.TableModel, frame: pd.DataFrame, method: str):
+def test_holes_are_filled(client: Any, model: einet.TableModel, frame: Any, method: str):
     filled = _table(client.post("/api/impute", json={"method": method}))
     assert list(filled.columns) == list(frame.columns)
     assert len(filled) == len(frame)
@@ -60,12 +60,12 @@ def test_holes_are_filled(client: Any, model: einet.TableModel, frame: pd.DataFr
         assert (filled["sex"] == expected["sex"]).all()
 
 
-def test_evidence_is_for_what_is_missing(model: einet.TableModel, frame: pd.DataFrame):
+def test_evidence_is_for_what_is_missing(model: einet.TableModel, frame: Any):
     known = as_known(model.table, [
         {"column": "height", "op": "between", "lower": 150, "upper": 160},
         {"column": "sex", "op": "is", "value": "f"},
     ])  # fmt: skip
-    filled = pd.read_csv(io.BytesIO(filled_csv(model, frame, "mean", known)))
+    filled: Any = pd.read_csv(io.BytesIO(filled_csv(model, frame, "mean", known)))
     missing = frame["height"].isna()
     assert filled["height"][missing].between(150, 160).all()
     assert np.allclose(filled["height"][~missing], frame["height"][~missing])

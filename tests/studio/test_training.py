@@ -35,7 +35,7 @@ class _Pipe:
     def send(self, message: Any) -> None:
         self.told.append(message)
 
-    def poll(self, seconds: float | None) -> bool:
+    def poll(self, seconds: float | None = None) -> bool:
         while self._asks_after is None or len(self.told) <= self._asks_after:
             time.sleep(0.01)
         self._asks_after = None

@@ -124,27 +124,34 @@ class Endpoints:
     # -- what is open ----------------------------------------------------------------------------
 
     async def state(self, request: Request) -> Response:
+        """What is open."""
         return answer(self.session.state())
 
     async def open_data(self, request: Request) -> Response:
+        """Take a table."""
         name = _name(request, "table.csv")
         content = await self._upload(request, name)
         return answer(await self._run(self.session.open_data, content, name, slow=True))
 
     async def schema(self, request: Request) -> Response:
+        """The columns of the table."""
         return answer(await self._run(self.session.schema))
 
     async def train(self, request: Request) -> Response:
+        """Begin to learn a model."""
         asked = await self._json(request)
         return answer(await self._run(self.session.train, asked, slow=True), 202)
 
     async def training(self, request: Request) -> Response:
+        """How far that is."""
         return answer(self.session.training())
 
     async def stop_training(self, request: Request) -> Response:
+        """End it."""
         return answer(await self._run(self.session.stop_training))
 
     async def open_model(self, request: Request) -> Response:
+        """Take a saved model."""
         name = _name(request, "model.einet")
         content = await self._upload(request, name)
         return answer(await self._run(self.session.open_model, content, name, slow=True))
@@ -152,24 +159,30 @@ class Endpoints:
     # -- the model -------------------------------------------------------------------------------
 
     async def model(self, request: Request) -> Response:
+        """The model in numbers."""
         return answer(await self._run(describe_model, self.session.opened, slow=True))
 
     async def model_file(self, request: Request) -> Response:
+        """The model's file."""
         opened = self.session.opened
         content = await self._run(opened.file.read_bytes)
         return _download(content, opened.name, "application/octet-stream")
 
     async def regions(self, request: Request) -> Response:
+        """A region, and those right below it."""
         root = request.query_params.get("root")
         return answer(await self._run(describe_regions, self.session.opened, root))
 
     async def parameters(self, request: Request) -> Response:
+        """What a region holds."""
         region = request.query_params.get("region", "")
         return answer(await self._run(describe_parameters, self.session.opened, region))
 
     # -- tables ----------------------------------------------------------------------------------
 
     async def columns(self, request: Request) -> Response:
+        """All columns, with data and prior."""
+
         def find() -> Any:
             frame = self.session.frame_for(self.session.opened)
             return self.session.panels.columns(frame)
@@ -177,6 +190,7 @@ class Endpoints:
         return answer(await self._run(find))
 
     async def marginals(self, request: Request) -> Response:
+        """All columns given evidence."""
         asked = await self._json(request)
 
         def find() -> Any:
@@ -186,6 +200,7 @@ class Endpoints:
         return answer(await self._run(find))
 
     async def ask(self, request: Request) -> Response:
+        """A question in words."""
         asked = await self._json(request)
         question = asked.get("question")
         if not isinstance(question, str) or not 0 < len(question.strip()) <= _LONGEST_QUESTION:
@@ -202,6 +217,7 @@ class Endpoints:
         return answer(await self._run(find))
 
     async def rows(self, request: Request) -> Response:
+        """Some rows of the table."""
         asked, data = request.query_params, self.session.data
 
         def find() -> Any:
@@ -210,6 +226,7 @@ class Endpoints:
         return answer(await self._run(find))
 
     async def row(self, request: Request) -> Response:
+        """One row, cell by cell."""
         asked = await self._json(request)
 
         def find() -> Any:
@@ -219,6 +236,7 @@ class Endpoints:
         return answer(await self._run(find))
 
     async def sample(self, request: Request) -> Response:
+        """Synthetic rows as csv."""
         asked = await self._json(request)
 
         def find() -> bytes:
@@ -230,6 +248,7 @@ class Endpoints:
         return _download(await self._run(find, slow=True), "synthetic.csv", _CSV)
 
     async def impute(self, request: Request) -> Response:
+        """A table without its holes as csv."""
         method, content = request.query_params.get("method"), None
         asked: dict[str, Any] = {}
         if method is None:
@@ -253,32 +272,39 @@ class Endpoints:
         return _download(await self._run(find, slow=True), "filled.csv", _CSV)
 
     async def information(self, request: Request) -> Response:
+        """How much columns tell of one another."""
         asked = await self._json(request)
         found = await self._run(self.session.information, asked.get("evidence"), slow=True)
         return answer(found)
 
     async def code(self, request: Request) -> Response:
+        """The code of what is on the screen."""
         asked = await self._json(request)
         return answer(await self._run(code_for, self.session, asked))
 
     # -- images ----------------------------------------------------------------------------------
 
     async def images(self, request: Request) -> Response:
+        """What images the model is of."""
         return answer(self.session.images.described())
 
     async def image_samples(self, request: Request) -> Response:
+        """New images."""
         asked = await self._json(request)
         return answer(await self._run(self.session.images.samples, asked))
 
     async def image_test(self, request: Request) -> Response:
+        """An image to try the model with."""
         index = request.query_params.get("index", "0")
         return answer(await self._run(self.session.images.test, index))
 
     async def picture(self, request: Request) -> Response:
+        """A picture of the user's, fitted."""
         content = await read_body(request, self.limits.max_json * 4, "the picture")
         return answer(await self._run(self.session.images.picture, content))
 
     async def inpaint(self, request: Request) -> Response:
+        """What may lie under covered parts."""
         asked = await self._json(request)
         return answer(await self._run(self.session.images.inpaint, asked))
 
