@@ -28,6 +28,10 @@ export function regionTree(choose) {
     if (!answer) return false;
     node.region = { ...answer.region, label: label(answer.region) };
     node.left = answer.num_partitions - answer.partitions.length;
+    if (node.region.kind === "mixture") {
+      node.children = answer.partitions.flatMap((partition) => partition.children.map(fromRegion));
+      return true;
+    }
     // Of many splits the first two are open, so that the picture stays one.
     node.children = answer.partitions.map((partition, i) => ({
       type: "partition",
@@ -43,7 +47,7 @@ export function regionTree(choose) {
     else {
       chosen = node;
       choose(node.region);
-      if (node.region.kind === "leaf") return draw();
+      if (node.region.kind === "leaf") return draw(node);
       if (!node.children && !(await load(node))) return undefined;
       node.isOpen = !node.isOpen;
     }
@@ -85,7 +89,8 @@ export function regionTree(choose) {
       return { node, element };
     });
     replace(box, s("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, laid.links().map((each) => s("path", { class: "edge", d: path(each) })), nodes.map(({ element }) => element)));
-    if (focus) nodes.find(({ node }) => node === focus)?.element.focus({ preventScroll: true });
+    if (!focus) box.scrollTop = laid.x - low + ROW - box.clientHeight / 2;
+    else nodes.find(({ node }) => node === focus)?.element.focus({ preventScroll: true });
   }
 
   root = { type: "region", region: {}, isOpen: false, children: null };

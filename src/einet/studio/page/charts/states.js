@@ -3,6 +3,7 @@
 import { exactly } from "../axis.js";
 import { button, h } from "../dom.js";
 import { percent } from "../format.js";
+import { store } from "../store.js";
 
 /**
  * Rows of states with their shares.
@@ -40,6 +41,7 @@ export function stateRows(column, values, shares, pick, chosen, prefix = "") {
 
   function draw() {
     const picked = chosen();
+    element.classList.toggle("negated", Boolean(store.evidence.get(column.name)?.negated));
     const most = Math.max(1e-9, ...[posterior, shares.prior, shares.data].flatMap((list) => list ?? []).map((share) => share ?? 0));
     // Full width is the largest share, but never so little that nothing looks likely.
     const whole = Math.max(most, 0.25);
@@ -52,7 +54,7 @@ export function stateRows(column, values, shares, pick, chosen, prefix = "") {
       const isPicked = picked.has(value);
       row.setAttribute("aria-pressed", String(isPicked));
       row.setAttribute("aria-label",
-        `${name}: ${percent(posterior?.[i])}, without evidence ${percent(shares.prior?.[i])}` +
+        `${isPicked && element.classList.contains("negated") ? "not " : ""}${name}: ${percent(posterior?.[i])}, without evidence ${percent(shares.prior?.[i])}` +
         (shares.data ? `, data ${percent(shares.data[i])}` : ""));
       row.title = row.getAttribute("aria-label");
     });

@@ -24,7 +24,7 @@ export function cellCard(column, each, edit, isOpen) {
     facts.push(h("p", { class: "fact" }, "filled with ", h("b", {}, show(column, fill.mode === undefined || hasAxis(column) ? fill.median ?? fill.mode : fill.mode)),
       fill.interval ? `, 90 % within ${show(column, fill.interval[0])} to ${show(column, fill.interval[1])}` : ""));
   } else if (each.likelier && (each.likelier.factor === null || each.likelier.factor > 1.005)) {
-    facts.push(h("p", { class: "fact" }, "likelier: ", h("b", {}, show(column, each.likelier.value)), each.likelier.factor === null ? "" : ` (${factor(each.likelier.factor)})`));
+    facts.push(h("p", { class: "fact" }, "likelier: ", h("b", {}, show(column, each.likelier.value)), each.likelier.factor === null || (level === 0 && each.likelier.factor > 1000) ? "" : ` (${factor(each.likelier.factor)})`));
   } else facts.push(h("p", { class: "fact" }, "the likeliest value"));
   return h("article", { class: "cell", data: { column: column.name, heat: level, surprise: each.surprise ?? "" } },
     h("div", { class: "top" },
