@@ -20,10 +20,10 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest test-long fuzz lint format bench clean
+.PHONY: help demo test test-newest test-long test-browser fuzz lint format bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Train a small model and ask it questions
 	@$(BIN)/einet demo $(ARGS)
@@ -38,6 +38,10 @@ test-newest: ## Run the tests with the newest releases that pyproject.toml allow
 	@$(NEWEST) -m pip install -q --upgrade --upgrade-strategy eager -e '.[dev]' '$(TORCH)'
 	@$(NEWEST) -m pip list
 	@$(NEWEST) -m pytest -n $(WORKERS) $(ARGS)
+
+test-browser: $(READY) ## Test the studio's page in a real browser (needs chromium)
+	@$(BIN)/python -m pip install -q -e '.[browser]' -c constraints.txt --build-constraint constraints.txt
+	@$(BIN)/python -m pytest tests/studio/browser -m browser $(ARGS)
 
 fuzz: $(READY) ## Attack files, checkpoints, data and calls for SECONDS each (default 60)
 	@$(BIN)/python -m pytest tests/fuzz -s --fuzz-seconds $(SECONDS) \

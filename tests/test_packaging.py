@@ -11,7 +11,10 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # The modules of the extras' packages, none of which may be needed without its extra.
-OPTIONAL = ("PIL", "matplotlib", "narwhals", "pandas", "pyarrow", "scipy", "sklearn", "typer")
+OPTIONAL = (
+    "PIL", "matplotlib", "narwhals", "pandas", "pyarrow", "scipy", "sklearn", "starlette", "typer",
+    "uvicorn",
+)  # fmt: skip
 
 # None in this place makes an import fail as if the package were not there.
 BLOCK = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
@@ -37,8 +40,11 @@ def test_the_library_needs_no_extra(tmp_path: Path):
         model.save(sys.argv[1])
         einet.load(sys.argv[1])
         for module in pkgutil.walk_packages(einet.__path__, "einet."):
-            # The commands need typer, estimators scikit-learn, and kernels of Triton its compiler.
-            needs = ("einet.cli.", "einet.tables.estimators", "einet.kernels.triton")
+            # The commands need typer, estimators scikit-learn, kernels of Triton its compiler, and
+            # the studio its server.
+            needs = (
+                "einet.cli.", "einet.tables.estimators", "einet.kernels.triton", "einet.studio."
+            )
             if not module.name.startswith(needs):
                 importlib.import_module(module.name)
     """
