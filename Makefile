@@ -20,7 +20,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest fuzz lint format bench clean
+.PHONY: help demo test test-newest fuzz lint format bench dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +56,11 @@ format: $(READY) ## Format the code and apply safe fixes
 bench: $(READY) ## Measure speed and memory on this machine's CPU
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
 
+dist: $(READY) ## Build the wheel and the source distribution, install each, and try it
+	@$(BIN)/python tools/dist.py
+
 clean: ## Remove environments, caches and build outputs
-	@rm -rf .venv .venv-newest .hypothesis .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-newest .venv-dist .hypothesis .pytest_cache .ruff_cache build dist
 	@find src tests benchmarks -name .envs -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf __pycache__
 
