@@ -13,6 +13,7 @@ TORCH ?= $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 BIN := .venv/bin
 READY := .venv/.installed
+DOCS_READY := .venv/.installed-docs
 NEWEST := .venv-newest/bin/python
 
 # Without this pyright would look for a newer release of itself on every run.
@@ -20,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-newest fuzz lint format bench dist clean
+.PHONY: help demo test test-newest fuzz lint format docs bench dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +54,10 @@ format: $(READY) ## Format the code and apply safe fixes
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
+docs: $(DOCS_READY) ## Build the site in build/docs: every code cell runs, and warnings are errors
+	@$(BIN)/python -m sphinx -q -W --keep-going -n -j $(WORKERS) -b html docs build/docs $(ARGS)
+	@echo "The site is build/docs/index.html"
+
 bench: $(READY) ## Measure speed and memory on this machine's CPU
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
 
@@ -73,4 +78,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q -c constraints.txt pip
 	@$(BIN)/python -m pip install -q -e '.[dev]' -c constraints.txt --build-constraint constraints.txt
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	@$(BIN)/python -m pip install -q -e '.[dev,docs]' -c constraints.txt --build-constraint constraints.txt
 	@touch $@
