@@ -1,5 +1,6 @@
 """How the site is built: `make docs`. Warnings are errors, and every code cell is executed."""
 
+import logging
 import os
 import sys
 import warnings
@@ -18,8 +19,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Kernels of Jupyter say on stderr that frozen modules slow a debugger down. Nobody debugs here.
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 
-import einet  # noqa: E402
+from jupyter_client.connect import ConnectionFileMixin  # noqa: E402
 from sphinx.deprecation import RemovedInNextVersionWarning  # noqa: E402
+
+import einet  # noqa: E402
 
 # sphinx-autodoc-typehints calls what a later Sphinx will not have.
 warnings.filterwarnings("ignore", category=RemovedInNextVersionWarning)
@@ -41,11 +44,15 @@ extensions = [
     "sphinx_copybutton",
 ]
 nitpicky = True
-# Every name of ours that is spoken of has to exist (`our_names`). Names of others are links where one
-# of the inventories below knows them, and plain words otherwise.
+# Every name of ours that is spoken of has to exist (`our_names`). Names of others are links where
+# one of the inventories below knows them, and plain words otherwise.
 nitpick_ignore_regex = [("py:.*", r"(?!einet\.).*"), ("py:.*", r"einet\.(.*\.)?_.*")]
 
-# -- Pages -------------------------------------------------------------------------------------------
+# Kernels talk through sockets of this user in place of open ports, and do not announce themselves.
+ConnectionFileMixin.transport.default_value = "ipc"
+logging.getLogger("traitlets").setLevel(logging.WARNING)
+
+# -- Pages ---------------------------------------------------------------------------------------
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4  # so that links to headings work as they do in the repository
@@ -55,7 +62,7 @@ nb_execution_timeout = 120
 nb_output_stderr = "error"  # a warning on a page is a mistake of the page
 nb_execution_show_tb = True
 
-# -- Reference ---------------------------------------------------------------------------------------
+# -- Reference -----------------------------------------------------------------------------------
 
 autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
 autodoc_inherit_docstrings = True
@@ -66,9 +73,9 @@ typehints_fully_qualified = False
 always_document_param_types = True
 typehints_defaults = "comma"
 
-# The inventories of others are committed, and small: the names that our signatures have. They are of
-# version 1 of the format, which is plain text, so that the site is built without a network and a
-# new name is one line. `tests/docs/test_inventories.py` holds that each name exists.
+# The inventories of others are committed, and small: the names that our signatures have. They are
+# of version 1 of the format, which is plain text, so that the site is built without a network and
+# a new name is one line. `tests/docs/test_inventories.py` holds that each name exists.
 intersphinx_mapping = {
     "numpy": ("https://numpy.org/doc/stable/", "inventories/numpy.txt"),
     "python": ("https://docs.python.org/3/", "inventories/python.txt"),
@@ -76,7 +83,7 @@ intersphinx_mapping = {
     "torch": ("https://docs.pytorch.org/docs/stable/", "inventories/torch.txt"),
 }
 
-# -- HTML --------------------------------------------------------------------------------------------
+# -- HTML ----------------------------------------------------------------------------------------
 
 html_theme = "furo"
 html_title = f"einet {release}"

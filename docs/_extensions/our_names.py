@@ -1,7 +1,7 @@
 """Our names in docstrings and signatures: each must exist, and leads to its page if it has one.
 
-Docstrings speak of names of all rooms, while the reference shows the public ones. So a name that is on
-no page is no mistake as long as it exists. One that is known by several paths (`einet.Table` and
+Docstrings speak of names of all rooms, while the reference shows the public ones. So a name that is
+on no page is no mistake as long as it exists. One that is known by several paths (`einet.Table` and
 `einet.tables.Table`, or a method that is inherited) leads to where it is described.
 """
 
