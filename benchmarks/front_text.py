@@ -106,7 +106,7 @@ def _topics() -> list[tuple[str, str, Topic]]:
         ("imputed categories", "`IterativeImputer`, k-NN", of("Imputation, accuracy")),
         ("density of mixed columns", "one Chow–Liu tree", of("Density, mean log-likelihood")),
         ("density of continuous columns", "`GaussianMixture`", of("Density of continuous")),
-        ("outliers", "isolation forest, LOF", of("Outliers")),
+        ("outliers", "isolation forest, local outlier factor", of("Outliers")),
     ]
 
 
