@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Kernels of Jupyter say on stderr that frozen modules slow a debugger down. Nobody debugs here.
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 
-from jupyter_client.connect import ConnectionFileMixin  # noqa: E402
+from jupyter_client.manager import KernelManager  # noqa: E402
 from sphinx.deprecation import RemovedInNextVersionWarning  # noqa: E402
 
 import einet  # noqa: E402
@@ -29,10 +29,11 @@ warnings.filterwarnings("ignore", category=RemovedInNextVersionWarning)
 warnings.filterwarnings("ignore", category=PendingDeprecationWarning, module="sphinx")
 
 project = "einet"
-author = "The einet authors"
+author = copyright = "The einet authors"
 version = release = einet.__version__
 
 extensions = [
+    "mathml",
     "myst_nb",
     "our_names",
     "repository_links",
@@ -48,8 +49,8 @@ nitpicky = True
 # one of the inventories below knows them, and plain words otherwise.
 nitpick_ignore_regex = [("py:.*", r"(?!einet\.).*"), ("py:.*", r"einet\.(.*\.)?_.*")]
 
-# Kernels talk through sockets of this user in place of open ports, and do not announce themselves.
-ConnectionFileMixin.transport.default_value = "ipc"
+# Kernels talk to nobody else, and do not announce themselves.
+KernelManager.transport_encryption.default_value = "auto"
 logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 # -- Pages ---------------------------------------------------------------------------------------
@@ -61,6 +62,8 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_output_stderr = "error"  # a warning on a page is a mistake of the page
 nb_execution_show_tb = True
+nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables that code cells write
 
 # -- Reference -----------------------------------------------------------------------------------
 
@@ -86,10 +89,12 @@ intersphinx_mapping = {
 # -- HTML ----------------------------------------------------------------------------------------
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"einet {release}"
 html_static_path = ["_static"]
 html_css_files = ["einet.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_sphinx = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
