@@ -1,11 +1,13 @@
 """What is installed for everyone is enough for everything but the extras."""
 
+import re
 import subprocess
 import sys
 import textwrap
 import tomllib
-import zlib
 from pathlib import Path
+
+import einet
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,17 +66,17 @@ def test_what_is_installed_for_everyone():
     assert everything == f"einet[{','.join(sorted(extras.keys() - NOT_FOR_USERS))}]"
 
 
-def test_the_source_distribution_stays_small():
-    target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    included, excluded = (target["targets"]["sdist"][key] for key in ("include", "exclude"))
-    # One stream for all files, as the archive has.
-    stream, total = zlib.compressobj(), 0
-    for name in included:
-        path = ROOT / name.removeprefix("/")
-        for file in (path, *path.rglob("*")):
-            inside = "/" + file.relative_to(ROOT).as_posix()
-            left_out = "__pycache__" in inside or inside.startswith(tuple(excluded))
-            if file.is_file() and not left_out:
-                total += len(stream.compress(file.read_bytes()))
-    total += len(stream.flush())
-    assert 100_000 < total < 1_500_000
+def test_types_are_for_users_too():
+    """Without this file a type checker takes the annotations of an installed package for none."""
+    assert (ROOT / "src" / "einet" / "py.typed").is_file()
+    assert "Typing :: Typed" in PROJECT["classifiers"]
+
+
+def test_the_citation_is_of_this_release():
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    fields = dict(re.findall(r'^([a-z-]+): *"?([^"\n]*)"?$', cited, re.MULTILINE))
+    assert fields["cff-version"] == "1.2.0"
+    assert fields["version"] == einet.__version__
+    assert fields["license"] == PROJECT["license"]
+    assert fields["type"] == "software"
+    assert f'- name: "{PROJECT["authors"][0]["name"]}"' in cited
