@@ -14,7 +14,7 @@ from einet._checks import as_number
 from einet.families import Gaussian
 from einet.tables.cells import CellType
 from einet.tables.estimators.base import TableEstimator
-from einet.tables.frames import as_frame, build_frame, usable_backend
+from einet.tables.frames import build_frame, usable_backend
 from einet.tables.model import TableModel
 from einet.tables.surprise import cell_surprise
 
@@ -112,10 +112,10 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
 
     def _slopes(self, data: Any) -> Iterator[np.ndarray]:
         """log dz/dx of each column that may hold numbers; NaN for other cells, −∞ beyond bounds."""
-        table, frame = self.model_.table, as_frame(data)[0]
-        z = table.encode(frame, strange="ignore")
-        for position, name in enumerate(table.names):
+        table = self.model_.table
+        z = table.encode(data, strange="ignore")
+        for name in table.modelled:
             variables = table.variables(name)
-            if len(variables) and isinstance(table.coding(name).families()[-1], Gaussian):
-                change = table.log_density_change(frame.select(frame.columns[position]))
-                yield np.where(np.isnan(z[:, variables[-1]]), np.nan, change)
+            if isinstance(table.coding(name).families()[-1], Gaussian):
+                slope = table.log_slope(data, name)
+                yield np.where(np.isnan(z[:, variables[-1]]), np.nan, slope)
