@@ -184,20 +184,16 @@ class Table:
 
         It is −∞ where a number lies beyond the bounds of its column.
         """
-        data = self._frame(frame)
-        total = np.zeros(len(data))
-        for name in self.modelled:
-            total += self._log_slope(data, name)
+        total = np.zeros(len(self._frame(frame)))
+        for name, cells in self.cells(frame).items():
+            total += self.codings[name].log_slope(cells)
         return total
 
-    def log_slope(self, frame: Any, column: Any) -> Float[np.ndarray, " rows"]:
-        """The part of one column in :meth:`log_density_change`; 0 where the frame lacks it."""
-        self.coding(column)
-        return self._log_slope(self._frame(frame), column)
-
-    def _log_slope(self, data: Any, column: Any) -> Float[np.ndarray, " rows"]:
-        cells = self._cells(data, column)
-        return np.zeros(len(data)) if cells is None else self.codings[column].log_slope(cells)
+    def cells(self, frame: Any) -> dict[Any, np.ndarray]:
+        """The cells of a frame as codings take them, of each modelled column that it has."""
+        data = self._frame(frame)
+        found = {name: self._cells(data, name) for name in self.modelled}
+        return {name: cells for name, cells in found.items() if cells is not None}
 
     def decode(self, values: Any, backend: str | None = None) -> Any:
         """A data frame of variables' values; identifiers are left out.

@@ -44,7 +44,7 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
     z = torch.from_numpy(table.encode(data))
     cells = model.model.surprise(z).double().cpu().numpy()
     missing = z.isnan().numpy()
-    surprise = {}
+    surprise, known = {}, table.cells(data)
     for name in table.modelled:
         variables = list(table.variables(name))
         # The first of them says whether there is a number: it is known where the cell is.
@@ -53,7 +53,9 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
         if len(variables) > 1 and len(both):
             news[both] = _without(model, z[both], variables)
         # Where the others are impossible already, this cell is no news.
-        news = np.where(np.isnan(news), 0.0, news) - table.log_slope(data, name)
+        news = np.where(np.isnan(news), 0.0, news)
+        if name in known:
+            news = news - table.coding(name).log_slope(known[name])
         surprise[str(name)] = np.where(missing[:, variables].all(1), np.nan, news)
     return surprise
 

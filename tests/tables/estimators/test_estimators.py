@@ -237,3 +237,22 @@ def test_columns_may_be_named_by_numbers():
     assert np.isfinite(detector.decision_function(frame)).all()
     assert list(detector.surprise(frame)) == [0, 1]
     assert np.isfinite(detector.surprise(frame).to_numpy()).all()
+
+
+def test_outliers_do_not_depend_on_units_or_on_frequent_numbers():
+    generator = np.random.default_rng(0)
+    gain = np.where(generator.random(400) < 0.7, 0.0, generator.gamma(2.0, 300.0, 400))
+    frame = pd.DataFrame({"gain": gain, "height": generator.normal(1.7, 0.1, 400)})
+    options: Any = {"num_sums": 4, "epochs": 10, "random_state": 0, "members": 1}
+    detector = EinetOutlierDetector(**options).fit(frame)
+    # A frequent number is no state of its own, unless that is asked for.
+    assert len(detector.model_.table.variables("gain")) == 1
+    said = EinetOutlierDetector({"gain": "spiked"}, **options).fit(frame)
+    assert len(said.model_.table.variables("gain")) == 2
+    scores = detector.score_samples(frame)
+    other = frame.assign(height=100 * frame["height"], gain=frame["gain"] ** 3)
+    again = EinetOutlierDetector(**options).fit(other).score_samples(other)
+    assert np.corrcoef(scores, again)[0, 1] > 0.9
+    # The rows of large gains are stranger than those without any; a gain below 0 cannot be.
+    assert scores[gain > np.quantile(gain, 0.99)].mean() < scores[gain == 0].mean()
+    assert detector.score_samples(frame[:1].assign(gain=-1.0)).tolist() == [-np.inf]
