@@ -13,7 +13,7 @@ TORCH ?= $(shell sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)
 
 BIN := .venv/bin
 READY := .venv/.installed
-BROWSER_READY := .venv/.browser-installed
+BROWSER_READY := .venv/.installed-browser
 DOCS_READY := .venv/.installed-docs
 NEWEST := .venv-newest/bin/python
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from comparison_tables import markdown
+from table_tasks.recipe import is_present
 
 __all__ = ["QUOTED", "TOPICS", "Standing", "Topic", "ahead_of_published", "results", "standing"]
 
@@ -153,8 +154,10 @@ def _of_topic(topic: Topic, rows: Sequence[Row]) -> list[str]:
     if not some:
         return []
     methods = [name for name in topic.methods if any(row["method"] == name for row in some)]
-    lines, seeds = [], set()
+    lines, seeds, earlier = [], set(), False
     for table, metric, of in _compared(topic, some):
+        if not all(map(is_present, of)):
+            table, earlier = f"{table} \\*", True
         seeds |= {sum(row["method"] == method for row in of) for method in methods} - {0}
         found = [_mean(of, method) for method in methods]
         cells = [_cell(found, place, topic) for place in range(len(found))]
@@ -163,6 +166,8 @@ def _of_topic(topic: Topic, rows: Sequence[Row]) -> list[str]:
     head += [topic.methods[name] for name in methods]
     title = f"{topic.title} ({_counted(sorted(seeds))}):"
     parts = [title, markdown(head, lines)]
+    if earlier:
+        parts.append("\\* Measured with an earlier recipe of learning.")
     if topic.better is not None and len(methods) > 1:
         parts.append(_wrapped(_told(topic, standing(topic, some))))
     if topic.task == "synthetic" and "Trend" in topic.metrics:
