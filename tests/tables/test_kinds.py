@@ -1,4 +1,4 @@
-"""Which numbers of a column are spikes: on a grid, without one, and none of a smooth column."""
+"""Which numbers of a column are spikes, and which are categories."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from einet import Table
+from einet import Table, TableModel
 from einet.tables.columns import Number, Spiked
 
 
@@ -87,3 +87,15 @@ def test_what_a_file_says_was_seen_is_checked(seen: list):
     number = coding_of(np.random.default_rng(0).random(200))
     with pytest.raises((ValueError, TypeError)):
         Number.from_dict({**number.to_dict(), "seen": seen})
+
+
+@pytest.mark.parametrize("kind", ["categories", "ordered"])
+def test_numbers_that_a_user_calls_categories_have_no_mean(kind: str):
+    frame = pd.DataFrame({"code": [0.0, 1.0, 2.0, None] * 20})
+    table = Table.of(frame, columns={"code": kind})
+    assert "categories: 0.0, 1.0, 2.0" in repr(table)
+    assert Table.from_dict(table.to_dict()).to_dict() == table.to_dict()
+    assert table.decode(table.encode(frame)).equals(frame)
+    filled = TableModel.fit(frame, {"code": kind}, epochs=2).impute(frame)
+    assert set(filled["code"]) == {0.0, 1.0, 2.0}
+    assert filled["code"].dtype == np.float64

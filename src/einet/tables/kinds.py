@@ -73,7 +73,7 @@ def code_objects(
             "and is left out; columns={" + f"{column!r}: 'categories'" + "} keeps it"
         )
     ordered = given.kind == "ordered" or (given.kind == "automatic" and kind.ordered)
-    return States(values, ordered), None
+    return States(values, ordered, as_numbers=False), None
 
 
 def code_numbers(

@@ -26,6 +26,8 @@ class States(Coding):
     Args:
         values: The values in their order: all numbers, or all others.
         ordered: Whether the order says something. Numbers always have one.
+        as_numbers: Whether values that are all numbers count as such, as they do by default. Where
+            they are names of categories, nothing lies between them, and they have no mean.
 
     Example:
         >>> sizes = States(["small", "large"], ordered=True)
@@ -39,9 +41,12 @@ class States(Coding):
 
     kind: ClassVar = "states"
 
-    def __init__(self, values: Sequence[Any], ordered: bool = False) -> None:
+    def __init__(
+        self, values: Sequence[Any], ordered: bool = False, as_numbers: bool = True
+    ) -> None:
         self.values = list(values)
-        self.is_number = all(type(value) is float for value in self.values)
+        self._are_floats = all(type(value) is float for value in self.values)
+        self.is_number = as_numbers and self._are_floats
         self.ordered = ordered or self.is_number
         allowed = (float,) if self.is_number else (str, bool, int, float)
         for value in self.values:
@@ -124,8 +129,9 @@ class States(Coding):
         return f"{len(self.values)} {word}: {shown}{more}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "values": self.values, "ordered": self.ordered}
+        plain = {"kind": self.kind, "values": self.values, "ordered": self.ordered}
+        return {**plain, "as_numbers": False} if self._are_floats and not self.is_number else plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> States:
-        return cls(plain["values"], bool(plain["ordered"]))
+        return cls(plain["values"], bool(plain["ordered"]), bool(plain.get("as_numbers", True)))
