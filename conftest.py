@@ -46,9 +46,11 @@ if find_spec("hypothesis") is not None:
 
     # Deadlines and speed checks judge the machine, not the code.
     settings.register_profile(
-        "einet", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+        "einet", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.register_profile("einet-ci", settings.get_profile("einet"), derandomize=True)
+    # `make test-long` asks for it.
+    settings.register_profile("einet-long", settings.get_profile("einet"), max_examples=500)
     settings.load_profile("einet-ci" if os.environ.get("CI") else "einet")
 
 # The tests' tensors are small, and xdist's workers share the cores already.

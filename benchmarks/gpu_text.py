@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from comparison_tables import TITLES, markdown, number
 from points import GOALS, Point
 
-__all__ = ["faster_than_pyjuice", "peer_precision", "summary", "table"]
+__all__ = ["faster_than_pyjuice", "peer_precision", "short_table", "summary", "table"]
 
 NAMES = ("einet", "pyjuice", "spflow-adam", "spflow-em", "baseline")
+# Those that others publish, of which the front page tells.
+_PUBLISHED = NAMES[:-1]
 
 Row = dict
 
@@ -59,17 +61,29 @@ def peer_precision(sweep: Sequence[Row], goals: Sequence[Row]) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """Milliseconds of a training step and peak MiB at the points with a goal."""
+    return _compared(rows, NAMES, every=True)
+
+
+def short_table(rows: Sequence[Row]) -> str:
+    """The same of libraries that can be installed, at points where all of them have a number."""
+    return _compared(rows, _PUBLISHED, every=False)
+
+
+def _compared(rows: Sequence[Row], names: Sequence[str], every: bool) -> str:
     lines = []
     for goal in GOALS:
         if goal.point.precision != "highest":
             continue
-        cells = []
-        for name in NAMES:
-            found = [row for row in rows if row["implementation"] == name]
-            row = next((row for row in found if _is_about(row, goal.point)), None)
-            cells.append(_cell(row, bold=name == "einet"))
-        lines.append((_workload(goal.point), *cells))
-    return markdown(("workload", *(TITLES[name] for name in NAMES)), lines)
+        found = []
+        for name in names:
+            of = [row for row in rows if row["implementation"] == name]
+            found.append(next((row for row in of if _is_about(row, goal.point)), None))
+        if every or all(row is not None and not row["error"] for row in found):
+            cells = [
+                _cell(row, bold=name == "einet") for name, row in zip(names, found, strict=True)
+            ]
+            lines.append((_workload(goal.point), *cells))
+    return markdown(("workload", *(TITLES[name] for name in names)), lines)
 
 
 def faster_than_pyjuice(rows: Sequence[Row]) -> str:

@@ -8,12 +8,16 @@ what is written here, so that no number in them can differ from the measured one
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cpu_text
+import front_text
 import gpu_text
 import process_text
 import table_text
@@ -40,11 +44,41 @@ def _stored(name: str) -> list[dict]:
     return load(RESULTS / f"{name}.json")
 
 
+def _quality() -> str:
+    """The README's table of quality, which tells of the experiments too."""
+    if str(ROOT) not in sys.path:
+        # A script finds its own folder only.
+        sys.path.append(str(ROOT))
+    from experiments.table1.report import standing
+
+    folder = ROOT / "experiments"
+    found = standing(_read(folder / "table1" / "results.json"), "learned")
+    images = {
+        name: _read(folder / "images" / "results" / f"{name}.json")
+        for name in front_text.PUBLISHED_BITS
+    }
+    above = (found.entries, found.above, found.best)
+    table = front_text.quality(_stored("tables"), images, above)
+    told = (
+        f"Binary data: learnt trees, {found.what}; the paper's EiNets are single models. Bits per "
+        "dimension: 8-bit images, less is better. Published numbers are quoted; how the others "
+        "were measured, and how often, is behind the links."
+    )
+    return f"{table}\n\n{_wrapped(told)}"
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "gpu-summary": lambda: _wrapped(gpu_text.summary(_stored("efficiency-cuda"))),
     "gpu-precision": lambda: _wrapped(
         gpu_text.peer_precision(_stored("efficiency-cuda"), _stored("goals-cuda"))
     ),
+    "front-speed": lambda: gpu_text.short_table(_stored("goals-cuda")),
+    "front-seconds": lambda: _wrapped(front_text.in_seconds(_stored("tables"))),
+    "front-quality": _quality,
     "gpu-table": lambda: gpu_text.table(_stored("goals-cuda")),
     "gpu-others": lambda: _wrapped(gpu_text.faster_than_pyjuice(_stored("goals-cuda"))),
     "trees-table": lambda: tree_text.table(_stored("trees-cuda")),

@@ -4,13 +4,17 @@
     python benchmarks/tables.py --tasks density prediction --tables titanic mpg --seeds 0 1
     python benchmarks/tables.py --tasks imputation --methods einet knn --tables penguins
     python benchmarks/tables.py --rows 500 --tasks density          # a quick look, printed only
+    python benchmarks/tables.py --missing                           # what is not stored yet
     python benchmarks/tables.py --print                             # the stored rows as tables
     python benchmarks/tables.py --device cuda --draw draws          # synthetic rows, measured by
     python benchmarks/tables.py --tasks synthetic --drawn draws     # this, on another machine too
 
 Rows of results (table, task, method, metric, value, seed, seconds) go to `results/tables.json`
-after every measurement and replace earlier ones of the same key; `results/tables-machine.json` has
-the machine and the command lines. The tables are read from `$EINET_DATA/tabular`.
+after every measurement and replace earlier ones of the same key. Where numbers depend on how models
+are learnt, they tell the recipe (`table_tasks/recipe.py`), and a table's rows of an earlier one go
+as soon as the first of the present one comes; `--missing` goes on where a run ended.
+`results/tables-machine.json` has the machine and the command lines. The tables are read from
+`$EINET_DATA/tabular`.
 
 What einet is compared and measured with needs packages that are no dependencies of it. SDMetrics
 does not take pandas 3 yet, so that they have an environment of their own:
@@ -64,7 +68,8 @@ def main() -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Measure what the arguments ask for, and keep each result as soon as it is there."""
-    from table_tasks.results import keep, published, summary
+    import store
+    from table_tasks.results import is_stored, keep, published, summary
 
     output = args.output if args.rows is None or args.output != _default() else None
     absent: dict[str, str] = {}
@@ -75,6 +80,10 @@ def run(args: argparse.Namespace) -> None:
             for seed in args.seeds:
                 for method in args.methods or module.METHODS:
                     if method not in module.METHODS or is_absent(task, method, args.drawn, absent):
+                        continue
+                    if args.missing and is_stored(
+                        store.load(args.output), task, table, method, seed
+                    ):
                         continue
                     try:
                         new = measure(module, task, table, method, seed, args)
@@ -99,6 +108,8 @@ def measure(
     module: Any, task: str, table: str, method: str, seed: int, args: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """The rows of one method on one table with one seed."""
+    from table_tasks.recipe import RECIPE, depends
+
     began, rows = time.perf_counter(), []
     with warnings.catch_warnings():
         # Of columns left out and of models that have not converged: each would be said many times.
@@ -106,8 +117,9 @@ def measure(
         more = {"drawn_in": args.drawn} if task == "synthetic" else {}
         measures = module.measure(table, method, seed, args.rows, args.device, **more)
         for metric, value, seconds in measures:
-            about = {"table": table, "task": task, "method": method, "metric": metric}
-            rows.append({**about, "value": value, "seed": seed, "seconds": round(seconds, 3)})
+            row = {"table": table, "task": task, "method": method, "metric": metric}
+            row |= {"value": value, "seed": seed, "seconds": round(seconds, 3)}
+            rows.append({**row, "recipe": RECIPE} if depends(row) else row)
     print(f"{task} {table} {method} seed {seed}: {time.perf_counter() - began:.1f} s", flush=True)
     for row in rows:
         print(f"    {row['metric']}: {row['value']:.4g}", flush=True)
@@ -148,6 +160,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--drawn", type=Path, metavar="FOLDER", help="where rows drawn on a GPU are")
     add("--threads", type=int, help="of torch and the libraries of the others; all by default")
     add("--output", type=Path, default=_default())
+    add("--missing", action="store_true", help="measure only what is not stored yet")
     add("--print", action="store_true", help="measure nothing, and print what is stored")
     return parser.parse_args()
 

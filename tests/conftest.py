@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,14 @@ import pytest
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As in a job that a shell runs in the background; tests send themselves a Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """What a process has written outlives it; only a machine that stops takes more than that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -51,8 +51,18 @@ MODULES: dict[str, tuple[str, ...] | None] = {
     "einet.imaging.pictures": None,
     "einet.imaging.reading": None,
     "einet.distributed": None,
-    # Who adds a sum layer needs these; the others are what the compiler makes.
-    "einet.layers": ("SumLayer", "register_sums"),
+    # Who adds a kind of sums needs these; circuits and leaves are what others make of them.
+    "einet.layers": (
+        "Compiler",
+        "Descent",
+        "EinsumLayer",
+        "LinearLayer",
+        "MixingLayer",
+        "SumLayer",
+        "Values",
+        "Visits",
+        "register_sums",
+    ),
 }
 
 

@@ -19,9 +19,9 @@ from tests.public_names import (
 
 # Fused kernels run on a GPU: an example would not run everywhere. `tests/layers` tests them.
 NEED_A_GPU = {
-    "einet.layers.SumLayer.backpropagate_fused",
-    "einet.layers.SumLayer.choose",
-    "einet.layers.SumLayer.propagate_fused",
+    f"einet.layers.{layer}.{method}"
+    for layer in ("SumLayer", "EinsumLayer", "LinearLayer", "MixingLayer")
+    for method in ("propagate_fused", "backpropagate_fused", "choose")
 }
 
 

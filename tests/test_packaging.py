@@ -1,17 +1,22 @@
 """What is installed for everyone is enough for everything but the extras."""
 
+import re
 import subprocess
 import sys
 import textwrap
 import tomllib
-import zlib
 from pathlib import Path
+
+import einet
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # The modules of the extras' packages, none of which may be needed without its extra.
-OPTIONAL = ("PIL", "matplotlib", "narwhals", "pandas", "pyarrow", "scipy", "sklearn", "typer")
+OPTIONAL = (
+    "PIL", "matplotlib", "narwhals", "pandas", "pyarrow", "scipy", "sklearn", "starlette", "typer",
+    "uvicorn",
+)  # fmt: skip
 
 # None in this place makes an import fail as if the package were not there.
 BLOCK = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
@@ -37,8 +42,11 @@ def test_the_library_needs_no_extra(tmp_path: Path):
         model.save(sys.argv[1])
         einet.load(sys.argv[1])
         for module in pkgutil.walk_packages(einet.__path__, "einet."):
-            # The commands need typer, estimators scikit-learn, and kernels of Triton its compiler.
-            needs = ("einet.cli.", "einet.tables.estimators", "einet.kernels.triton")
+            # The commands need typer, estimators scikit-learn, kernels of Triton its compiler, and
+            # the studio its server.
+            needs = (
+                "einet.cli.", "einet.tables.estimators", "einet.kernels.triton", "einet.studio."
+            )
             if not module.name.startswith(needs):
                 importlib.import_module(module.name)
     """
@@ -58,17 +66,17 @@ def test_what_is_installed_for_everyone():
     assert everything == f"einet[{','.join(sorted(extras.keys() - NOT_FOR_USERS))}]"
 
 
-def test_the_source_distribution_stays_small():
-    target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    included, excluded = (target["targets"]["sdist"][key] for key in ("include", "exclude"))
-    # One stream for all files, as the archive has.
-    stream, total = zlib.compressobj(), 0
-    for name in included:
-        path = ROOT / name.removeprefix("/")
-        for file in (path, *path.rglob("*")):
-            inside = "/" + file.relative_to(ROOT).as_posix()
-            left_out = "__pycache__" in inside or inside.startswith(tuple(excluded))
-            if file.is_file() and not left_out:
-                total += len(stream.compress(file.read_bytes()))
-    total += len(stream.flush())
-    assert 100_000 < total < 1_500_000
+def test_types_are_for_users_too():
+    """Without this file a type checker takes the annotations of an installed package for none."""
+    assert (ROOT / "src" / "einet" / "py.typed").is_file()
+    assert "Typing :: Typed" in PROJECT["classifiers"]
+
+
+def test_the_citation_is_of_this_release():
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    fields = dict(re.findall(r'^([a-z-]+): *"?([^"\n]*)"?$', cited, re.MULTILINE))
+    assert fields["cff-version"] == "1.2.0"
+    assert fields["version"] == einet.__version__
+    assert fields["license"] == PROJECT["license"]
+    assert fields["type"] == "software"
+    assert f'- name: "{PROJECT["authors"][0]["name"]}"' in cited

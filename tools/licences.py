@@ -3,11 +3,10 @@
     .venv/bin/python tools/licences.py            # write the table
     .venv/bin/python tools/licences.py FOLDER     # with packages that lie there too
 
-It covers the versions of constraints.txt. What builds the package is no part of ``.venv``; before
+It covers the versions of constraints.txt. What only builds need is no part of ``.venv``; before
 the table is written after a change of versions, such packages go to a folder of their own:
 
-    pip install --no-deps --target FOLDER -c constraints.txt hatchling editables pathspec tomlkit \
-        trove-classifiers
+    pip install --no-deps --target FOLDER -c constraints.txt editables
 """
 
 from __future__ import annotations

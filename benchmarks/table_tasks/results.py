@@ -13,8 +13,9 @@ import store
 from comparison_tables import markdown, number
 
 from table_tasks.draws import devices
+from table_tasks.recipe import depends, is_present
 
-__all__ = ["KEY", "Measured", "keep", "merge", "published", "summary"]
+__all__ = ["KEY", "Measured", "is_stored", "keep", "merge", "published", "summary"]
 
 Row = dict[str, Any]
 #: What a row is about: a new one replaces that of the same key.
@@ -69,9 +70,23 @@ def keep(
         rows = store.load(path)
         for row in new:
             rows = merge(rows, row)
+        # No table of a task has numbers of two recipes.
+        renewed = {(row["task"], row["table"]) for row in new if depends(row) and is_present(row)}
+        rows = [
+            row for row in rows if is_present(row) or (row["task"], row["table"]) not in renewed
+        ]
         store.write(path, rows, machine, append=True)
     finally:
         os.close(folder)
+
+
+def is_stored(rows: Sequence[Row], task: str, table: str, method: str, seed: int) -> bool:
+    """Whether there is a row of this measurement, of the present recipe where that matters."""
+    about = (task, table, method, seed)
+    return any(
+        (row["task"], row["table"], row["method"], row["seed"]) == about and is_present(row)
+        for row in rows
+    )
 
 
 def summary(rows: Sequence[Row]) -> str:

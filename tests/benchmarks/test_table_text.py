@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import table_text
+from benchmarks.table_tasks.recipe import RECIPE
 
 
 def _rows(task: str, metric: str, **values: list[float]) -> list[dict]:
@@ -33,6 +34,14 @@ def test_what_is_less_and_what_is_level():
     assert "In the others it is behind by less than 5%." in level
     behind = table_text.results(_rows("prediction", metric, einet=[0.5], boosting=[0.4]))
     assert "It is behind by more than 5% on t (0 % missing)." in behind
+
+
+def test_rows_of_an_earlier_recipe_are_marked():
+    rows = _rows("outliers", "ROC AUC", einet=[0.7], isolation_forest=[0.8])
+    assert "| t \\* " in table_text.results(rows)
+    assert "\\* Measured with an earlier recipe of learning." in table_text.results(rows)
+    present = [{**row, "recipe": RECIPE} for row in rows]
+    assert "recipe" not in table_text.results(present)
 
 
 def test_nothing_is_said_of_what_was_not_measured():

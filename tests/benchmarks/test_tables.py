@@ -10,7 +10,16 @@ import pytest
 pytest.importorskip("sklearn", reason="the tasks of tables need scikit-learn")
 
 import einet
-from benchmarks.table_tasks import chow_liu, data, draws, encoding, fidelity, imputation, results
+from benchmarks.table_tasks import (
+    chow_liu,
+    data,
+    draws,
+    encoding,
+    fidelity,
+    imputation,
+    recipe,
+    results,
+)
 
 
 def row(value: float, **other: object) -> dict:
@@ -44,6 +53,22 @@ def test_rows_are_kept_beside_their_machine(tmp_path: Path):
     )
     assert "density: x" in results.summary(results.store.load(path))
     assert "| a     | 3 (2) |" in results.summary(results.store.load(path))
+
+
+def test_a_table_has_rows_of_one_recipe_only(tmp_path: Path):
+    path, now = tmp_path / "tables.json", recipe.RECIPE
+    results.keep(path, [row(1.0, method="einet", seed=s) for s in range(3)], "cpu", {})
+    results.keep(path, [row(2.0, method="tree"), row(3.0, method="mixture")], "cpu", {})
+    results.keep(path, [row(4.0, method="einet", task="latency")], "cpu", {})
+    results.keep(path, [row(5.0, method="einet", table="b")], "cpu", {})
+    assert not results.is_stored(results.store.load(path), "density", "a", "einet", 0)
+    results.keep(path, [row(6.0, method="einet", recipe=now)], "cpu", {})
+    stored = results.store.load(path)
+    # What is not learnt, other tasks and other tables stay.
+    assert [r["value"] for r in stored] == [6.0, 3.0, 4.0, 5.0]
+    assert results.is_stored(stored, "density", "a", "einet", 0)
+    assert not results.is_stored(stored, "density", "a", "einet", 1)
+    assert results.is_stored(stored, "density", "a", "mixture", 0)
 
 
 def test_rows_drawn_elsewhere_come_back_as_they_were(tmp_path: Path, monkeypatch):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import einet
 from einet import ClusteredEinet
-from einet.clusters.clustered import _stand_ins
+from einet.clusters.components import _stand_ins
 from einet.clusters.side_by_side import SideBySide
 from einet.clusters.stand_in import StandIn, twin
 from einet.clusters.together import TogetherTrainee
@@ -345,3 +345,17 @@ class TestGPU:
         self.learn_without_waiting(
             ModelTrainee(model, learner, rows, batch_size=32, seed=(0,), fill=True)
         )
+
+
+def test_rows_of_a_file_are_those_in_memory(tmp_path: Path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = pictures(40)
+    columns = {f"x{number}": x[:, number].numpy() for number in range(6)}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=15)
+    options: dict[str, Any] = {"epochs": 1, "batch_size": 10, "progress": False}
+    models = [ClusteredEinet(GRID, einet.Bernoulli(), 2, 2) for _ in range(2)]
+    for model, rows in zip(models, (tmp_path / "x.parquet", x), strict=True):
+        model.fit(rows, **options)
+        model.refine(rows, **options)
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert one.equal(other)

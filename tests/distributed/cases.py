@@ -17,7 +17,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 import einet
+from einet.data.files import read_tensors
 from einet.distributed.team import Team
+from einet.learning.checkpoint_file import CHECKPOINT, checkpoints_in
 from einet.learning.history import History
 
 ROWS, VARIABLES = 101, 4
@@ -144,7 +146,7 @@ def one_cluster(rank: int, size: int) -> Any:
     return numbers(of)
 
 
-def files(rank: int, size: int) -> Any:
+def files(rank: int, size: int, optimizer: einet.Learner | None = None, **more: Any) -> Any:
     """Every process reads its part of a file: those of full-batch EM add up to the same."""
     import pyarrow
     import pyarrow.parquet
@@ -154,8 +156,8 @@ def files(rank: int, size: int) -> Any:
         columns = {f"x{n}": pyarrow.array(x[:, n].numpy(), from_pandas=True) for n in range(4)}
         pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=17)
         start = model().initialize(x)
-        options = {"epochs": 3, "batch_size": 30, "optimizer": einet.EM(), "initialize": False}
-        return fitted(start, path, path, **options)
+        options = {"epochs": 3, "batch_size": 30, "initialize": False, **more}
+        return fitted(start, path, path, optimizer=optimizer or einet.EM(), **options)
 
 
 CASES = {
@@ -315,24 +317,32 @@ class BrokenOff(Exception):
 
 def broken_off(folder: Path) -> None:
     """Runs of one process that end after seven steps, in the middle of their second epoch."""
-    for name, learner in LEARNERS.items():
-        steps = 0
-
-        class Ending(type(learner)):
-            def step(self, model: Any, batch: Any, progress: float = 0.0) -> Tensor:
-                nonlocal steps
-                steps += 1
-                if steps == 8:
-                    raise BrokenOff
-                return super().step(model, batch, progress)
-
-        ending = Ending() if name == "all" else Ending(0.3)
-        # Its name is among the settings that must be the same.
-        Ending.__name__ = type(learner).__name__
+    for name in LEARNERS:
         with suppress(BrokenOff):
-            within(ending, checkpoint=folder / name, every=0)
+            within(ending(name), checkpoint=folder / name, every=0)
         for size in (1, 2, 4):
             shutil.copytree(folder / name, folder / f"{name}-{size}")
+
+
+def ending(name: str, after: int = 7) -> einet.Learner:
+    """A learner that ends its run after so many steps."""
+    kind, steps = type(LEARNERS[name]), 0
+
+    class Ending(kind):
+        @property
+        def joins(self) -> bool:
+            return True
+
+        def step(self, model: Any, batch: Any, progress: float = 0.0) -> Tensor:
+            nonlocal steps
+            steps += 1
+            if steps > after:
+                raise BrokenOff
+            return super().step(model, batch, progress)
+
+    # Its name is among the settings that must be the same.
+    Ending.__name__ = kind.__name__
+    return Ending() if name == "all" else Ending(0.3)
 
 
 def within(learner: einet.Learner, **options: Any) -> Any:
@@ -347,6 +357,40 @@ def resumed_within(folder: Path, rank: int, size: int) -> Any:
         within(learner, checkpoint=folder / f"{name}-{size}", resume=True)
         for name, learner in LEARNERS.items()
     ]
+
+
+def saved_within(folder: Path, rank: int, size: int) -> Any:
+    """Processes that end in the middle of an epoch, and go on there."""
+    results = []
+    for name, learner in LEARNERS.items():
+        path = folder / f"joint-{name}-{size}"
+        with suppress(BrokenOff, einet.distributed.ProcessesError):
+            # What one asks for, all do two steps later.
+            within(ending(name, 8), checkpoint=path, every=0)
+        with Team.of_all() as team:
+            is_within = team.from_first(lambda path=path: ends_within(path))
+        results.append((is_within, within(learner, checkpoint=path, resume=True)))
+    return results
+
+
+def ends_within(path: Path) -> bool:
+    """Whether the last state of a run is from the middle of an epoch."""
+    header, _ = read_tensors([*checkpoints_in(path).values()][-1], CHECKPOINT)
+    return header["state"]["within"] is not None
+
+
+def files_within(folder: Path, rank: int, size: int) -> Any:
+    """Four processes end in the middle of an epoch over a file; as many go on, and fewer do."""
+    if size == 4:
+        with suppress(BrokenOff, einet.distributed.ProcessesError):
+            files(rank, size, ending("all", 5), checkpoint=folder / "files-4", every=0)
+        with Team.of_all() as team:
+            team.from_first(lambda: [copy_files(folder, fewer) for fewer in (1, 2)])
+    return files(rank, size, checkpoint=folder / f"files-{size}", resume=True)
+
+
+def copy_files(folder: Path, fewer: int) -> None:
+    shutil.copytree(folder / "files-4", folder / f"files-{fewer}")
 
 
 def teams(rank: int, size: int) -> Any:

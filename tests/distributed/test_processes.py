@@ -24,6 +24,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     going_on = {
         "resumed": partial(cases.resumed, folder),
         "resumed_within": partial(cases.resumed_within, folder),
+        "saved_within": partial(cases.saved_within, folder),
+        "files_within": partial(cases.files_within, folder),
     }
     return run_each({**cases.CASES, **cases.OTHERS, **going_on})
 
@@ -151,4 +153,19 @@ def test_processes_go_on_within_an_epoch_that_one_has_begun(results: Results) ->
     alone = [cases.within(learner) for learner in cases.LEARNERS.values()]
     for size in SIZES:
         for told in results["resumed_within", size]:
+            assert_same(told, alone)
+
+
+def test_processes_save_within_an_epoch_and_go_on_there(results: Results) -> None:
+    alone = [(True, cases.within(learner)) for learner in cases.LEARNERS.values()]
+    for size in SIZES:
+        for told in results["saved_within", size]:
+            assert_same(told, alone)
+
+
+def test_fewer_processes_begin_an_epoch_over_a_file_anew(results: Results) -> None:
+    """Each had its own part of the file: fewer processes have other parts."""
+    alone = cases.files(0, 1)
+    for size in SIZES:
+        for told in results["files_within", size]:
             assert_same(told, alone)

@@ -187,7 +187,7 @@ def test_damaged_checkpoints(campaign: Campaign, broken: list[Broken]):
         path.write_bytes(damaged(chosen.content, random))
         return resume(chosen, path, whole=True)
 
-    campaign.run("damaged_checkpoints", case, 60)
+    campaign.run("damaged_checkpoints", case, 20)
 
 
 # -- what somebody wrote there, with a checksum that is right --------------------------------------
@@ -268,4 +268,4 @@ def test_forged_checkpoints(campaign: Campaign, broken: list[Broken]):
         # What was measured is for the record: nobody can tell whether it is true.
         return resume(chosen, path, whole=False)
 
-    campaign.run("forged_checkpoints", case, 60)
+    campaign.run("forged_checkpoints", case, 25)

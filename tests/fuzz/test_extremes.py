@@ -58,5 +58,5 @@ def _case(random: np.random.Generator, _: Path) -> str:
 
 
 def test_extremes(campaign: Campaign):
-    report = campaign.run("extremes", _case, 30)
+    report = campaign.run("extremes", _case, 10)
     assert sum(report.answers.values()) == report.tried

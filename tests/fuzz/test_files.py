@@ -126,7 +126,7 @@ def test_blind_damage(campaign: Campaign, files: dict[str, Path]):
         assert path.read_bytes() == whole.read_bytes()
         return "same content"
 
-    report = campaign.run("blind_damage", case, 250)
+    report = campaign.run("blind_damage", case, 120)
     assert report.answers["refused"]
 
 
@@ -152,7 +152,7 @@ def test_damage_that_the_checksum_does_not_know_of(campaign: Campaign, parts: di
             einet.load(path)
         return "refused"
 
-    campaign.run("damage_that_the_checksum_does_not_know_of", case, 60)
+    campaign.run("damage_that_the_checksum_does_not_know_of", case, 30)
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
@@ -171,5 +171,5 @@ def test_hostile_files(campaign: Campaign, parts: dict[str, Parts], signed: bool
         return "a distribution"
 
     name = "hostile_files" if signed else "hostile_files_unsigned"
-    report = campaign.run(name, case, 100)
+    report = campaign.run(name, case, 50)
     assert report.answers["refused"]

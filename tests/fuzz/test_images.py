@@ -59,7 +59,7 @@ def test_damaged_image_files(campaign: Campaign):
         path.write_bytes(content)
         return f"{kind} {answer(root.name, load)}"
 
-    report = campaign.run("damaged_image_files", case, 150)
+    report = campaign.run("damaged_image_files", case, 70)
     refused = sum(count for words, count in report.answers.items() if "refused" in words)
     assert refused > report.tried / 4
 

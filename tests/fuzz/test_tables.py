@@ -255,6 +255,6 @@ def test_tables(campaign):
         assert same(model.log_prob(x), model.log_prob(expected)), f"{name} of {cells}"
         return "the same answers"
 
-    report = campaign.run("tables", case, cases=300)
+    report = campaign.run("tables", case, cases=120)
     if report.tried >= 300:
         assert report.answers["the same answers"] > report.tried / 4

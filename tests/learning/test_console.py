@@ -55,6 +55,16 @@ def test_a_terminal_shows_what_happens(
     assert "left" in last
 
 
+def test_a_notebook_without_widgets_stays_quiet(
+    model: Einet, x: torch.Tensor, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rich would warn of them in every training."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("einet.learning.console._HAS_WIDGETS", False)
+    fit(model, x, epochs=2, progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_terminal_where_none_is_wanted(
     model: Einet, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

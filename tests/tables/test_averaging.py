@@ -19,10 +19,16 @@ def test_members_by_the_number_of_rows():
         members_for(50, 0)
 
 
-def test_every_row_is_validated_on_by_one_member():
-    parts: Any = list(folds(250, 4, seed=1))
-    assert sorted(np.concatenate(parts)) == list(range(250))
-    assert {len(part) for part in parts} == {62, 63}
+@pytest.mark.parametrize(("members", "all_rows"), [(2, 63), (4, 126), (8, 250), (10, 250)])
+def test_rows_are_validated_on_by_one_member_at_most(members: int, all_rows: int):
+    parts: Any = list(folds(250, members, seed=1))
+    rows = np.concatenate(parts)
+    assert len(rows) == len(set(rows)) == pytest.approx(all_rows, abs=1)
+    assert max(map(len, parts)) <= 32
+    assert all((np.diff(part) > 0).all() for part in parts)
+
+
+def test_few_rows_are_not_shared_out():
     assert list(folds(250, 1)) == [None]
     assert list(folds(99, 3)) == [None, None, None]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from einet.cli import images, tables
+from einet.cli import images, studio, tables
 from einet.cli.console import MOST, plain_errors
 
 __all__ = ["app"]
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.add_typer(images.app)
 tables.register(app)
+studio.register(app)
 
 
 @app.callback()

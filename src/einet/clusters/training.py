@@ -27,10 +27,11 @@ from einet.learning.checkpoint import Checkpoint
 from einet.learning.history import History
 from einet.learning.joining import joint_report
 from einet.learning.learner import Learner
-from einet.learning.loop import Loop, Saver
+from einet.learning.loop import Loop
 from einet.learning.model_trainee import ModelTrainee
 from einet.learning.report import Callback, report_to
 from einet.learning.resumption import Resumption
+from einet.learning.saver import Saver
 from einet.learning.snapshot import check_numbers, numbers_by_name, restore_numbers
 from einet.learning.steps import generator_of
 from einet.learning.trainee import check_prefixes, under

@@ -23,11 +23,20 @@ _BYTES_TO_TELL = 1 << 16
 
 @dataclass(frozen=True)
 class Unit:
-    """Rows ``start`` to ``stop`` of one fragment: a row group, or a file that has none."""
+    """Rows ``start`` to ``stop`` of one fragment: a row group, or a file that has none.
+
+    The fragment itself begins with row ``first`` of its file.
+    """
 
     fragment: Any
     start: int
     stop: int
+    first: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the file, for errors."""
+        return repr(Path(self.fragment.path).name)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -146,11 +155,9 @@ class ArrowFiles:
                 if at >= unit.stop:
                     return
         except self._error as error:
-            file = Path(unit.fragment.path).name
-            raise OSError(f"{self._name}: reading {file!r} failed: {error}") from error
+            raise OSError(f"{self._name}: reading {unit.name} failed: {error}") from error
         if at < unit.stop:
-            file = Path(unit.fragment.path).name
-            raise OSError(f"{self._name}: {file!r} has fewer rows than it said")
+            raise OSError(f"{self._name}: {unit.name} has fewer rows than it said")
 
     def digest(self) -> bytes:
         """What tells these files from others: names, sizes, their beginnings and their ends."""
@@ -176,7 +183,11 @@ def _units_of(fragment: Any, kind: str) -> Iterator[Unit]:
             (part, sum(group.num_rows for group in part.row_groups))
             for part in fragment.split_by_row_group()
         ]
-    return (Unit(part, 0, rows) for part, rows in parts if rows)
+    first = 0
+    for part, rows in parts:
+        if rows:
+            yield Unit(part, 0, rows, first)
+        first += rows
 
 
 def _stamp(file: Path) -> tuple[int, int]:

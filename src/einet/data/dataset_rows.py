@@ -50,6 +50,8 @@ class DatasetRows(LoaderRows):
         columns: The names of the variables, if they have some.
     """
 
+    by_process = True
+
     def __init__(
         self,
         dataset: Any,

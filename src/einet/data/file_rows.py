@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import copy
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,8 +18,10 @@ from einet.data.arrow_files import ArrowFiles, Unit
 from einet.data.batch import Batch, as_batch
 from einet.data.read_ahead import read_ahead
 from einet.data.shuffling import cut_into, shuffled_into
+from einet.data.spooling import spooled
 from einet.data.streams import (
     Check,
+    Rows,
     RowStream,
     Transform,
     check_transform,
@@ -50,6 +53,8 @@ class FileRows(RowStream):
         name: What error messages call the rows.
         columns: The names of the variables; None for those of the files.
     """
+
+    by_process = True
 
     def __init__(
         self,
@@ -108,7 +113,7 @@ class FileRows(RowStream):
             start, stop = max(begin - at, 0), min(end - at, len(unit))
             at += len(unit)
             if start < stop:
-                units.append(Unit(unit.fragment, unit.start + start, unit.start + stop))
+                units.append(replace(unit, start=unit.start + start, stop=unit.start + stop))
         other._units, other._processes = units, parts
         return other
 
@@ -134,6 +139,7 @@ class FileRows(RowStream):
     def _parts(self, units: Sequence[Unit]) -> Iterator[Batch]:
         """Rows as they are read, in main memory; with nothing that does not count."""
         for unit in units:
+            start = unit.first + unit.start
             for rows in self._files.read(unit):
                 batch = self._batch(rows, self.columns)
                 if batch.weights is not None:
@@ -142,15 +148,25 @@ class FileRows(RowStream):
                         # The number of rows was told: they stay, but nothing is known of them.
                         known = batch.mask & counted.unsqueeze(1)
                         batch = Batch(batch.x, known, batch.labels, batch.weights, batch.columns)
+                if self._check is not None and self._checks_when_read:
+                    self._check(batch, f"{self._name} ({unit.name}, from row {start})")
+                start += len(batch)
                 yield batch
+
+    @property
+    def _checks_when_read(self) -> bool:
+        """Whether rows are checked by the thread that reads, which knows where they are from.
+
+        What a transform makes of rows, and rows on a GPU, are checked when they are used.
+        """
+        return not self._checked and self._transform is None and self.device.type == "cpu"
 
     def _as_seen(self, part: Batch) -> Batch:
         if self.device.type == "cuda":
             pinned = part.map(lambda tensor: tensor.pin_memory())
             part = pinned.map(lambda tensor: tensor.to(self.device, non_blocking=True))
         part = transformed(part.to(self.device), self._transform)
-        if not self._checked:
-            assert self._check is not None
+        if self._check is not None and not self._checked and not self._checks_when_read:
             self._check(part, self._name)
         return part
 
@@ -193,7 +209,20 @@ class FileRows(RowStream):
         if not rows:
             return Batch(torch.zeros(0, self.num_variables, device=self.device))
         with closing(self._read([min(most, rows)], generator)) as batches:  # type: ignore[type-var]
-            return next(batches)
+            batch = next(batches)
+        # Where these are all, none is left to be looked at.
+        self._checked = self._checked or len(batch) == rows
+        return batch
+
+    def spooled(self) -> Rows:
+        """The same rows where each can be asked for by its number: in a file without a name.
+
+        That is as large as the rows in memory would be.
+        """
+        self._files.check_unchanged()
+        batch = spooled(lambda: self._parts(self._units), self._name)
+        check = None if self._checks_when_read else self._check
+        return Rows(batch, self.device, self._transform, check, self._name)
 
     def checksum(self) -> str:
         """A digest of the files' names, sizes, beginnings and ends, with their statistics."""

@@ -97,6 +97,8 @@ class RowStream(ABC):
     columns: tuple[str, ...] | None = None
     #: Whether a stream may have no rows, because other processes have some.
     may_be_empty: bool = False
+    #: Whether mini-batches depend on how many processes share the rows.
+    by_process: bool = False
 
     @abstractmethod
     def __iter__(self) -> Iterator[Batch]:

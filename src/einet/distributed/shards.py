@@ -146,6 +146,8 @@ class OwnRows(_Sharded):
         labelled: Whether a batch without rows needs labels too.
     """
 
+    by_process = True
+
     def __init__(self, rows: RowStream, team: Team, stopping: Stopping, labelled: bool) -> None:
         super().__init__(rows, team, stopping)
         # Others may have rows; that one of them has is checked below.

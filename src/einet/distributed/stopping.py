@@ -1,8 +1,9 @@
-"""Stopping together: what one process is asked, all of them do after the same step."""
+"""Stopping, and saving, together: what one process is asked all do after the same step."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -41,14 +42,17 @@ class Stopping:
     """
 
     def __init__(self, team: Team) -> None:
-        self._team = team
+        self.team = team
         self._own: Asked | None = None
         self._agreed = False
         self._pending: tuple[torch.Tensor, Any] | None = None
+        #: Whether this process has a state to write; asked in every step.
+        self.wants_to_save: Callable[[], bool] = lambda: False
+        self._save, self._stale = False, False
 
     def watch(self, own: Asked) -> Asked:
         """From here on, ask ``own`` about this process; what is returned knows about all."""
-        if self._team.alone:
+        if self.team.alone:
             return own
         self._own = own
         return self
@@ -57,6 +61,15 @@ class Stopping:
     def requested(self) -> bool:
         """Whether all have agreed to stop."""
         return self._agreed
+
+    @property
+    def save(self) -> bool:
+        """Whether all have agreed to write their state after the present step."""
+        return self._save
+
+    def saved(self) -> None:
+        """The state was written: what was told before that is out of date."""
+        self._save, self._stale = False, self._pending is not None
 
     def look(self, wait: bool = False, more: bool = False) -> bool:
         """Tell the others whether to stop, and hear of them.
@@ -68,12 +81,12 @@ class Stopping:
         Returns:
             Whether one of the processes has more to do.
         """
-        if self._team.alone:
+        if self.team.alone:
             return more
         self._hear()
         asked = self._own is not None and self._own.requested
-        told = torch.tensor([int(asked), int(more)])
-        self._pending = told, self._team.begin_most_(told)
+        told = torch.tensor([int(asked), int(more), int(self.wants_to_save())])
+        self._pending = told, self.team.begin_most_(told)
         return self._hear() if wait else more
 
     def _hear(self) -> bool:
@@ -81,9 +94,10 @@ class Stopping:
             return False
         told, work = self._pending
         self._pending = None
-        self._team.wait(work)
-        asked, more = told.tolist()
+        self.team.wait(work)
+        asked, more, save = told.tolist()
         self._agreed = self._agreed or bool(asked)
+        self._save, self._stale = bool(save) and not self._stale, False
         return bool(more)
 
 

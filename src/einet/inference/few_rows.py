@@ -96,6 +96,14 @@ class FewPosterior:
             parts.append(_Part(passes, upward, joint))
         return cls(parts, x, events)
 
+    def at(self, row: int) -> FewPosterior:
+        """The posterior of one row alone, with no pass of its own."""
+        some = slice(row, row + 1)
+        parts = [part._replace(joint=part.joint[:, some]) for part in self._parts]
+        alone = FewPosterior(parts, self.x[some], self.events[row : row + 1])
+        alone._kept_flows = [flow[..., some] for flow in self._flows()]
+        return alone
+
     def _flows(self) -> list[Float[np.ndarray, "_ _ rows"]]:
         """p(L | e) of all leaf entries of every Einet; kept, as all questions need them."""
         flows = self._kept_flows

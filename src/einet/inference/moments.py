@@ -40,11 +40,8 @@ def variance(posterior: Conditioned) -> Float[Tensor, "batch variables"]:
         >>> import einet
         >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Bernoulli(), num_sums=3)
         >>> posterior = model.given([[1.0, float("nan")]])
-        >>> p = posterior.mean()[0, 1]
-        >>> (
-        ...     posterior.variance()[0, 0].item(),
-        ...     torch.allclose(posterior.variance()[0, 1], p * (1 - p)),
-        ... )
+        >>> mean, variance = posterior.mean()[0], posterior.variance()[0]
+        >>> variance[0].item(), torch.allclose(variance[1], mean[1] * (1 - mean[1]))
         (0.0, True)
     """
     missing = _moments(posterior)[1].masked_fill(posterior.evidence.mask, 0.0)

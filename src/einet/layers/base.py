@@ -39,10 +39,22 @@ def copied_lists(nodes: Sequence[int], counts: Sequence[int], times: int) -> lis
 class Values:
     """The values of a whole circuit for one batch.
 
-    ``body`` holds every leaf and inner sum, K values each; ``top`` the root and, where the root has
-    several partitions, the simple sums it mixes, one value for each class. ``fused`` says which
-    kernels compute them, and ``precision`` how exactly those do. What a layer has ``kept`` is for
-    its own way back; where there is none, it ``keeps`` nothing.
+    Args:
+        body: Every leaf and inner sum, K values each.
+        top: The root and, where the root has several partitions, the simple sums it mixes, one
+            value for each class.
+        fused: Whether fused kernels compute them.
+        precision: How exactly those do.
+        kept: What a layer has kept for its own way back.
+        keeps: Whether there is a way back at all.
+
+    Example:
+        >>> import einet
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+        >>> model = einet.Einet(graph, einet.Gaussian(), num_sums=3)
+        >>> values = model.fill(model.as_batch([[0.5, 1.0, 1.5, 2.0]]))
+        >>> values.space("body").v.shape, values.space("top").v.shape
+        (torch.Size([4, 3, 1]), torch.Size([3, 1, 1]))
     """
 
     body: Nodes
@@ -53,13 +65,28 @@ class Values:
     keeps: bool = True
 
     def space(self, name: str) -> Nodes:
-        """The nodes of a space by its name."""
+        """The nodes of a space by its name.
+
+        Args:
+            name: ``"body"`` or ``"top"``.
+        """
         return self.top if name == "top" else self.body
 
 
 @dataclass
 class Visits:
-    """Nodes a top-down pass has reached: entry ``k`` of ``node`` for sample ``sample``."""
+    """Nodes a top-down pass has reached: entry ``k`` of ``node`` for sample ``sample``.
+
+    Args:
+        node: The number of each node.
+        k: Which entry of it.
+        sample: For which sample.
+
+    Example:
+        >>> one = Visits(torch.tensor([0, 1]), torch.tensor([2, 2]), torch.tensor([0, 0]))
+        >>> Visits.cat([one, one[:1]]).node
+        tensor([0, 1, 0])
+    """
 
     node: Int[Tensor, " visits"]
     k: Int[Tensor, " visits"]
@@ -70,7 +97,11 @@ class Visits:
 
     @staticmethod
     def cat(parts: list[Visits]) -> Visits:
-        """Visits one after the other."""
+        """Visits one after the other.
+
+        Args:
+            parts: The visits.
+        """
         return Visits(
             torch.cat([part.node for part in parts]),
             torch.cat([part.k for part in parts]),
@@ -80,10 +111,21 @@ class Visits:
 
 @dataclass(frozen=True)
 class Descent:
-    """How a top-down pass chooses: ``pick`` draws (or takes the best) from rows of weights.
+    """How a top-down pass chooses.
 
     With ``values`` the choice is a posteriori, under the evidence those values were computed from:
     sample ``s`` belongs to row ``s % batch``. Without them it is a priori.
+
+    Args:
+        pick: Draws, or takes the best, from rows of weights.
+        maximise: Whether the best is taken.
+        values: Those of the evidence.
+
+    Example:
+        >>> best = Descent(pick=lambda weights: weights.argmax(-1), maximise=True)
+        >>> terms = torch.tensor([[0.25, 0.5, 0.25]])
+        >>> best.pick(terms), best.reduce(terms), Descent(pick=best.pick).reduce(terms)
+        (tensor([1]), tensor([0.5000]), tensor([1.]))
     """
 
     pick: Callable[[Float[Tensor, "visits options"]], Int[Tensor, " visits"]]
@@ -91,7 +133,11 @@ class Descent:
     values: Values | None = None
 
     def reduce(self, terms: Tensor) -> Tensor:
-        """The sum of terms, or the largest of them."""
+        """The sum of terms, or the largest of them.
+
+        Args:
+            terms: ``[..., options]``.
+        """
         return terms.amax(-1) if self.maximise else terms.sum(-1)
 
 

@@ -59,6 +59,13 @@ class Compiler(ABC):
         graph: The structure.
         num_leaves, num_sums, num_classes: Entries of a leaf, of an inner sum and of the root.
         steep: Leaf regions whose entries may differ by more than a float can hold.
+
+    Example:
+        >>> import einet
+        >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+        >>> compiled = EinsumCompiler(graph, num_leaves=3, num_sums=3, num_classes=1)
+        >>> [type(layer).__name__ for layer in compiled.layers], compiled.size
+        (['EinsumLayer', 'MixingLayer'], {'body': 4, 'top': 3})
     """
 
     #: Whether entries of leaves and sums are multiplied one by one, so that there are as many.
@@ -87,18 +94,65 @@ class Compiler(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """What is to be done before the first layer."""
+        """What is to be done before the first layer.
+
+        Example:
+            >>> import einet
+            >>> class Loud(EinsumCompiler):
+            ...     def prepare(self):
+            ...         super().prepare()
+            ...         print(f"{len(self.graph.partitions)} partitions to place")
+            >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=2)
+            >>> compiled = Loud(graph, num_leaves=3, num_sums=3, num_classes=1)
+            2 partitions to place
+        """
 
     @abstractmethod
     def over_leaf(self) -> SumLayer:
-        """The root as a sum over the entries of leaf 0."""
+        """The root as a sum over the entries of leaf 0.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(
+            ...     num_variables=4, depth=0, replicas=1
+            ... )  # the root is a leaf
+            >>> compiled = EinsumCompiler(graph, num_leaves=3, num_sums=3, num_classes=1)
+            >>> compiled.over_leaf()
+            EinsumLayer(L=1, K=1, I=3, J=1)
+        """
 
     @abstractmethod
     def add_partitions(self, partitions: list[int], outputs: int, space: str) -> dict[int, int]:
-        """Append layers for these partitions; the node of each in ``space``."""
+        """Append layers for these partitions; the node of each in ``space``.
+
+        Args:
+            partitions: Their numbers.
+            outputs: The entries of each sum.
+            space: ``"body"``, or ``"top"`` for the root.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=1)
+            >>> compiled = EinsumCompiler(graph, num_leaves=3, num_sums=3, num_classes=1)
+            >>> compiled.add_partitions([0], outputs=1, space="top")  # once more, in the next place
+            {0: 1}
+        """
 
     def append(self, layer: SumLayer, space: str) -> None:
-        """Add a layer to those compiled so far."""
+        """Add a layer to those compiled so far.
+
+        Args:
+            layer: The layer; it begins where its space ends.
+            space: ``"body"``, or ``"top"`` for the root.
+
+        Example:
+            >>> import einet
+            >>> graph = einet.random_trees(num_variables=4, depth=1, replicas=1)
+            >>> compiled = EinsumCompiler(graph, num_leaves=3, num_sums=3, num_classes=1)
+            >>> compiled.append(compiled.over_leaf(), "top")
+            >>> compiled.size["top"]
+            2
+        """
         self.layers.append(layer)
         self.size[space] += layer.num_nodes
 

@@ -40,6 +40,13 @@ class EinsumLayer(ProductLayer):
         num_outputs: K, the entries of each sum.
         start: Where the layer's nodes begin in its target space.
         target: ``"body"``, or ``"top"`` for the root.
+
+    Example:
+        >>> layer = EinsumLayer([0], [1], num_left=2, num_right=2, num_outputs=3, start=2)
+        >>> layer, layer.weight.shape
+        (EinsumLayer(L=1, K=3, I=2, J=2), torch.Size([1, 3, 4]))
+        >>> layer.extra_repr()
+        'L=1, K=3, I=2, J=2'
     """
 
     most_entries: ClassVar[int] = MOST_OUTER

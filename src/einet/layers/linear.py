@@ -40,6 +40,13 @@ class LinearLayer(ProductLayer):
         num_outputs: K, the entries of each sum.
         start: Where the layer's nodes begin in its target space.
         target: ``"body"``, or ``"top"`` for the root.
+
+    Example:
+        >>> layer = LinearLayer([[0, 1, 2], [3, 4]], num_inputs=4, num_outputs=4, start=5)
+        >>> layer, layer.child_lists()
+        (LinearLayer(L=2, K=4, I=4, children=2-3), [[0, 1, 2], [3, 4]])
+        >>> layer.extra_repr()
+        'L=2, K=4, I=4, children=2-3'
     """
 
     has_choices: ClassVar = True
@@ -116,7 +123,12 @@ class LinearLayer(ProductLayer):
         statistic: Statistic,
         rows: Tensor | None = None,
     ) -> Callable[[], None] | None:
-        """As in :class:`SumLayer`; to these rows of ``below``, one for each child, where given."""
+        """As in :class:`SumLayer`, or to other rows.
+
+        Args:
+            weight, values, above, below, statistic: As in :class:`SumLayer`.
+            rows: Rows of ``below`` to write to, one for each child, in place of the children's own.
+        """
         from einet.kernels.triton import linear, linear_weights
 
         nodes, edges, precision = values.body, self._edges(), values.precision

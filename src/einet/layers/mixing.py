@@ -33,6 +33,13 @@ class MixingLayer(SumLayer):
         num_outputs: K.
         start: Where the layer's nodes begin in its space.
         space: ``"body"``, or ``"top"`` for the root; the layer reads and writes there.
+
+    Example:
+        >>> layer = MixingLayer([[0, 1], [2, 3, 4]], num_outputs=4, start=5)
+        >>> layer, layer.weight.shape
+        (MixingLayer(regions=2, edges=5, K=4), torch.Size([5, 4]))
+        >>> layer.extra_repr()
+        'regions=2, edges=5, K=4'
     """
 
     children_index: Int[Tensor, " edges"]

@@ -62,7 +62,20 @@ class ProductLayer(SumLayer):
     def room(
         self, below: Float[Tensor, "nodes K batch"], entries: int
     ) -> Float[Tensor, "rows K_edge batch"]:
-        """What the rows are rows of: the children themselves, unless some of them are shared."""
+        """What the rows are rows of: the children themselves, unless some of them are shared.
+
+        Args:
+            below: The gradients of all nodes that may be children.
+            entries: The entries of a child.
+
+        Example:
+            >>> from einet.layers import EinsumLayer
+            >>> layer = EinsumLayer([0], [1], num_left=2, num_right=2, num_outputs=3, start=2)
+            >>> layer.expect(set(), num_leaf_nodes=2)
+            >>> below = torch.zeros(2, 2, 1)
+            >>> layer.room(below, entries=2) is below
+            True
+        """
         if not len(self.shared):
             return below
         return below.new_empty(len(self.rows), entries, below.shape[-1])
@@ -73,7 +86,22 @@ class ProductLayer(SumLayer):
         below: Float[Tensor, "nodes K batch"],
         entries: int,
     ) -> None:
-        """Bring what has been written to :meth:`room` to the children."""
+        """Bring what has been written to :meth:`room` to the children.
+
+        Args:
+            room: What :meth:`room` returned.
+            below: The gradients of all nodes that may be children.
+            entries: The entries of a child.
+
+        Example:
+            >>> from einet.layers import EinsumLayer
+            >>> layer = EinsumLayer([0], [1], num_left=2, num_right=2, num_outputs=3, start=2)
+            >>> layer.expect(set(), num_leaf_nodes=2)
+            >>> below = torch.ones(2, 2, 1)
+            >>> layer.settle(layer.room(below, entries=2), below, entries=2)  # it is there already
+            >>> below.sum().item()
+            4.0
+        """
         if len(self.shared):
             from einet.kernels.triton import flows
 

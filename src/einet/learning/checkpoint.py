@@ -16,16 +16,18 @@ from torch import Tensor
 
 from einet._checks import as_number
 from einet.data.files import CHECKSUM, FormatError, read_tensors, write_tensors
+from einet.distributed.stopping import Stopping
 from einet.learning.checkpoint_file import (
     CHECKPOINT,
     checkpoint_name,
     checkpoints_in,
     looks_like_checkpoint,
 )
-from einet.learning.loop import Loop, Saver
+from einet.learning.loop import Loop
 from einet.learning.plain import as_count, as_fields
 from einet.learning.run_lock import LOCK, RunLock
 from einet.learning.run_settings import differences
+from einet.learning.saver import Saver
 
 __all__ = ["Checkpoint"]
 
@@ -81,11 +83,22 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         if self.path is not None and not self._is_file:
             if not self.path.exists():
-                self.path.mkdir()
-                self._made = True
+                self._make()
             self._lock = RunLock(self.path)
             self._lock.__enter__()
         return self
+
+    def _make(self) -> None:
+        assert self.path is not None
+        try:
+            self.path.mkdir()
+        except OSError as error:
+            raise type(error)(
+                error.errno,
+                f"checkpoint: the folder cannot be made ({error.strerror})",
+                str(self.path),
+            ) from error
+        self._made = True
 
     def __exit__(
         self,
@@ -165,8 +178,16 @@ class Checkpoint:
                     if file.is_file() and looks_like_checkpoint(file):
                         file.unlink()
 
-    def saver(self, phase: int) -> Saver | None:
-        """What writes the state of a training loop."""
+    def saver(self, phase: int, stopping: Stopping | None = None) -> Saver | None:
+        """What writes the state of a training loop.
+
+        Args:
+            phase: The number of the loop in its run.
+            stopping: How several processes agree to write at the same time: each tells its part,
+                and only the first has a path. None for a process that is alone.
+        """
+        if stopping is not None and not stopping.team.alone:
+            return self._joint_saver(phase, stopping)
         if self.path is None:
             return None
 
@@ -175,6 +196,16 @@ class Checkpoint:
             self.write({"phase": phase, **state}, tensors)
 
         return Saver(lambda: self.due, save)
+
+    def _joint_saver(self, phase: int, stopping: Stopping) -> Saver:
+        stopping.wants_to_save = lambda: self.due
+
+        def save(loop: Loop) -> None:
+            state, tensors = loop.state()
+            self.write({"phase": phase, **state}, tensors)
+            stopping.saved()
+
+        return Saver(lambda: stopping.save, save, lambda: stopping.team.any(self.due))
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -219,7 +250,7 @@ class Checkpoint:
         if changes:
             raise ValueError(
                 f"checkpoint: {file} is of another training run ({changes}). Give the same "
-                "settings and data to go on with it, or resume=False to begin anew"
+                "settings and data to go on with it, or begin anew without resuming"
             )
 
 

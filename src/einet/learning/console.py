@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import signal
 import threading
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 __all__ = ["Bar", "Interrupt"]
+
+# Without it rich warns in every notebook, and draws no bar that moves.
+_HAS_WIDGETS = find_spec("ipywidgets") is not None
 
 
 class Interrupt:
@@ -63,7 +67,7 @@ class Bar:
         self._each = None if steps is None else max(1, steps // epochs)
         self._progress: Progress | None = None
         # Not console.is_terminal: FORCE_COLOR, as CI sets it, would fill logs with moving bars.
-        if asked_for and (console.file.isatty() or console.is_jupyter):
+        if asked_for and (console.file.isatty() or (console.is_jupyter and _HAS_WIDGETS)):
             self._progress = Progress(
                 TextColumn(unit + " {task.fields[epoch]}/{task.fields[epochs]}"),
                 BarColumn(),

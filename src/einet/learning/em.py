@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -109,7 +110,8 @@ class EM(_WithPrior):
             self._statistics = None
 
     def begin_epoch_anew(self) -> None:
-        self._statistics = None
+        if self._statistics is not None:
+            self._statistics.zero_()
 
     @property
     def joins(self) -> bool:
@@ -124,7 +126,10 @@ class EM(_WithPrior):
         # What a subclass does at the end of an epoch, nobody knows.
         if type(self).end_epoch is not EM.end_epoch:
             return None
-        return statistics_state(self._statistics)
+        if self._statistics is None or self.team.alone:
+            return statistics_state(self._statistics)
+        # What all processes have summed up; each goes on with its own.
+        return statistics_state(deepcopy(self._statistics).all_reduce_(self.team))
 
     def load_state_within(
         self, model: Model, values: dict[str, Any], tensors: dict[str, Tensor]

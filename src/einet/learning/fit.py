@@ -271,6 +271,7 @@ def fit(
                             trainee.rows_name = "train, less rows of weight 0, "
                         if checkpoint is not None:
                             trainee.make_resumable()
+                            trainee.saves_jointly = True
                         loop = Loop(
                             trainee,
                             phase.epochs,
@@ -279,7 +280,7 @@ def fit(
                             validated=others is not None,
                             histories=histories,
                             after_epoch=[joint_report(team, report_to(calls), calls)],
-                            saver=file.saver(number),
+                            saver=None if checkpoint is None else file.saver(number, stopping),
                         )
                         if state is not None:
                             plain = {name: state[0][name] for name in state[0] if name != "phase"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,23 +14,11 @@ from einet.learning.history import History
 from einet.learning.learner import LearnerState
 from einet.learning.loop_state import LoopState
 from einet.learning.plain import as_count, as_fields, as_number
+from einet.learning.saver import Saver
 from einet.learning.trainee import Trainee, under
 from einet.learning.watch import Watch
 
-__all__ = ["Loop", "Saver"]
-
-
-@dataclass(frozen=True)
-class Saver:
-    """What writes the state of a loop.
-
-    Attributes:
-        due: Whether the last time was long ago; asked after every step.
-        save: Writes it.
-    """
-
-    due: Callable[[], bool]
-    save: Callable[[Loop], None]
+__all__ = ["Loop"]
 
 
 class UnsoundError(FloatingPointError):
@@ -105,7 +92,7 @@ class Loop:
         try:
             if self._score_baseline():
                 # Before anything is learnt: a disk that is full is no news after an hour.
-                self._save_if_due()
+                self._save_between()
                 while not self.finished and not self._sound_epoch():
                     pass
             self.read()
@@ -183,7 +170,7 @@ class Loop:
             call(self)
             if self.stopped_by_callback:
                 self._keep(now=True)
-        self._save_if_due()
+        self._save_between()
         return self.stopped_by_callback
 
     def _keep(self, now: bool = False) -> None:
@@ -279,6 +266,11 @@ class Loop:
 
     def _save_if_due(self) -> None:
         if self.saver is not None and self.saver.due():
+            self.save()
+
+    def _save_between(self) -> None:
+        """The same where no epoch is under way."""
+        if self.saver is not None and (self.saver.due_between or self.saver.due)():
             self.save()
 
     def save(self) -> None:

@@ -32,8 +32,8 @@ __all__ = ["LEAST_VALID_BATCH", "ModelTrainee"]
 
 #: Without gradients there is no reason for small batches.
 LEAST_VALID_BATCH = 1024
-# No data have more rows than this.
-_MOST_ROWS = 1 << 48
+# No data have more rows than this, and no run more processes.
+_MOST_ROWS, _MOST_PROCESSES = 1 << 48, 1 << 24
 
 
 class ModelTrainee(SnapshotTrainee):
@@ -55,6 +55,8 @@ class ModelTrainee(SnapshotTrainee):
 
     #: What error messages call the rows.
     rows_name = "train"
+    #: Whether all processes save at the same time, each with its part of an epoch's sums.
+    saves_jointly = False
 
     def __init__(
         self,
@@ -209,19 +211,35 @@ class ModelTrainee(SnapshotTrainee):
     @property
     def tells_place(self) -> bool:
         # Of several processes, each knows its own part of the sums of an epoch.
-        return self._tells_place and self.learner.team.alone
+        return self._tells_place and (self.learner.team.alone or self.saves_jointly)
 
     def state_within(self) -> LearnerState:
         told = self.learner.state_within()
         assert told is not None
         hidden = [] if self._hidden is None else [self._hidden]
-        values, tensors = place_state(self.place or Place(), hidden)
+        values, tensors = place_state(self._joint_place(), hidden)
         parts = {"place.": tensors, "model.": numbers_by_name(self.model), "learner.": told[1]}
         named = {prefix + name: part[name] for prefix, part in parts.items() for name in part}
-        return {"place": values, "learner": told[0], "skipped": self.skipped}, named
+        within = {"place": values, "learner": told[0], "skipped": self.skipped}
+        # Said where it is not one, so that earlier releases can go on with what one has written.
+        several = self.learner.team.size
+        return within | ({} if several == 1 else {"processes": several}), named
+
+    def _joint_place(self) -> Place:
+        """The place in the epoch, with the sums of all processes."""
+        place, team = self.place or Place(), self.learner.team
+        if team.alone or place.over or place.total is None or place.weight is None:
+            return place
+        sums = torch.stack([place.total, place.weight.to(place.total)])
+        team.sum_([sums])
+        return Place(place.steps, sums[0], sums[1])
 
     def load_within(self, epoch: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        values = as_fields(values, "within", ["place", "learner", "skipped"])
+        if isinstance(values, dict):
+            values = {"processes": 1, **values}
+        values = as_fields(values, "within", ["place", "learner", "skipped", "processes"])
+        processes = as_count(values["processes"], "within.processes", 1, _MOST_PROCESSES)
+        cut_anew = self.rows.by_process and processes != self.learner.team.size
         if values["skipped"] is not None:
             self.skip_from_here(as_count(values["skipped"], "within.skipped", 0, _MOST_ROWS))
         if not self._tells_place:
@@ -234,7 +252,7 @@ class ModelTrainee(SnapshotTrainee):
             values["place"],
             under("place.", tensors),
             shape=[],
-            steps=self.steps,
+            steps=None if cut_anew else self.steps,
             device=self.model.device,
             hidden=[] if self._hidden is None else [self._hidden],
         )
@@ -242,7 +260,13 @@ class ModelTrainee(SnapshotTrainee):
         if not isinstance(values["learner"], dict):
             raise ValueError(f"learner must be an object, got {values['learner']!r:.60}")
         self.learner.load_state_within(self.model, values["learner"], under("learner.", tensors))
-        if not self.learner.team.first and not self.place.over:
+        if self.place.over:
+            return
+        if cut_anew:
+            # Others had other rows: what they have left of the epoch is nowhere together.
+            self.learner.begin_epoch_anew()
+            self.place = None
+        elif not self.learner.team.first:
             # What one process had summed up counts once: the first has it.
             for sums in (self.place.total, self.place.weight):
                 if sums is not None:

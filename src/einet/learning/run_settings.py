@@ -60,11 +60,27 @@ def differences(written: dict[str, Any], now: dict[str, Any]) -> str:
     Example:
         >>> differences({"seed": 1, "epochs": 5}, {"seed": 2, "epochs": 5})
         'seed was 1 and is 2'
+        >>> differences({"optimizer": {"prior": None}}, {"optimizer": {"prior": 2.0}})
+        'optimizer.prior was None and is 2.0'
     """
-    differing = [name for name in {**now, **written} if not _same(written.get(name), now.get(name))]
+    differing = _differing(written, now, "")
     return "; ".join(
-        f"{n} was {written.get(n)!r:.200} and is {now.get(n)!r:.200}" for n in differing
+        f"{name} was {one!r:.200} and is {other!r:.200}" for name, one, other in differing
     )
+
+
+def _differing(written: dict[str, Any], now: dict[str, Any], within: str) -> list[tuple]:
+    """What differs: its name, what it was and what it is. Of settings within others, only those."""
+    found = []
+    for name in {**now, **written}:
+        one, other = written.get(name), now.get(name)
+        if _same(one, other):
+            continue
+        if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+            found += _differing(one, other, f"{within}{name}.")
+        else:
+            found.append((f"{within}{name}", one, other))
+    return found
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -17,8 +17,8 @@ __all__ = ["average", "class_shares", "folds", "members_for"]
 
 # As many members as read so many rows together, and no more than this.
 _ROWS_OF_ALL, _MOST = 16_000, 8
-# With fewer rows there are none to spare for validation.
-_FEWEST_ROWS = 100
+# With fewer rows there are none to spare for validation, and no member spares more than this part.
+_FEWEST_ROWS, _PART = 100, 8
 
 
 def members_for(rows: int, members: int | None = None) -> int:
@@ -46,20 +46,21 @@ def members_for(rows: int, members: int | None = None) -> int:
 def folds(rows: int, members: int, seed: int = 0) -> Iterator[Int[np.ndarray, " valid"] | None]:
     """For each member the rows that it is validated on, and does not learn from, ascending.
 
-    Every row is among those of one member. A single member, and members of fewer than a hundred
-    rows, choose for themselves: None.
+    These are an eighth of the rows, or less where there are more than eight members, and no row is
+    among those of two: few members could not afford to share all rows out among themselves. A
+    single member, and members of fewer than a hundred rows, choose for themselves: None.
 
     Example:
         >>> parts = list(folds(101, 4))
         >>> [len(part) for part in parts], len(set(np.concatenate(parts)))
-        ([26, 25, 25, 25], 101)
+        ([13, 13, 13, 13], 52)
     """
     if members == 1 or rows < _FEWEST_ROWS:
         yield from [None] * members
         return
     order = np.random.default_rng(seed).permutation(rows)
     for number in range(members):
-        yield np.sort(order[number::members])
+        yield np.sort(order[number :: max(members, _PART)])
 
 
 def average(

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from einet._checks import shown
 from einet.tables.cells import CellType, instant
+from einet.tables.columns import Coding, Number, Spiked
 from einet.tables.constraints import Constraint, Interval, Pieces, Values, union
 from einet.tables.few_cells import FewCells, FewRows
 from einet.tables.frames import as_rows
@@ -33,12 +34,15 @@ class Evidence:
             only cells are known.
         backend: The library that answers are frames of.
         find_log_change: What tells :attr:`log_change`, which few questions need; without, it is 0.
+        log_changes: The same for each alternative, by which their log densities are told apart;
+            without, they are 0.
     """
 
     z: Float[np.ndarray, "rows variables"]
     alternatives: list[dict[int, Any]]
     backend: str
     find_log_change: Callable[[], Float[np.ndarray, " rows"]] | None = None
+    log_changes: Float[np.ndarray, " alternatives"] | None = None
 
     @property
     def log_change(self) -> Float[np.ndarray, " rows"]:
@@ -72,6 +76,7 @@ def as_evidence(table: Table, given: Any) -> Evidence:
         return Evidence(z, [{}], backend, change)
     cells: dict[Any, Any] = {}
     choices: list[list[dict[int, Any]]] = []
+    slopes: list[list[float]] = []
     for column, value in dict(given or {}).items():
         coding = table.coding(column)
         if not coding.num_variables:
@@ -83,6 +88,7 @@ def as_evidence(table: Table, given: Any) -> Evidence:
             if not found:
                 raise ValueError(f"given[{column!r}] is {shown(value)}, which no cell can be")
             choices.append(found)
+            slopes.append([_log_slope(coding, events) for events in found])
         elif value is not None:
             cells[column] = value
     z = np.full((1, table.num_variables), np.nan)
@@ -97,7 +103,17 @@ def as_evidence(table: Table, given: Any) -> Evidence:
         {variable: event for part in parts for variable, event in part.items()}
         for parts in product(*choices)
     ]
-    return Evidence(z, joined, table.backend, change)
+    changes = np.array([math.fsum(parts) for parts in product(*slopes)])
+    return Evidence(z, joined, table.backend, change, changes if changes.any() else None)
+
+
+def _log_slope(coding: Coding, events: Mapping[int, Any]) -> float:
+    """What the log density of a point of a column lacks on the model's scale; 0 of others."""
+    number = coding.number if isinstance(coding, Spiked) else coding
+    points = [event for event in events.values() if isinstance(event, float)]
+    if not points or not isinstance(number, Number):
+        return 0.0
+    return float(number.scale.log_slope(number.scale.inverse(np.array(points))).sum())
 
 
 def _one_row(cells: Mapping[Any, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from einet.learning.fit import fit
 from einet.learning.gradient import Gradient
 from einet.learning.history import History
 from einet.learning.prior import Prior
+from einet.learning.report import Callback
 from einet.learning.schedules import cosine
 from einet.models.einet import Einet
 from einet.tables.features import features_of
@@ -140,6 +142,7 @@ def learn(
     valid_rows: Int[np.ndarray, " valid"] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    callbacks: Callback | Sequence[Callback] = (),
 ) -> tuple[Einet, History]:
     """A hidden tree that has learnt from encoded rows, in float64.
 
@@ -154,7 +157,7 @@ def learn(
         progress: Whether to show a progress bar.
         weights: How often each row counts; once by default.
         valid_rows: The rows to validate on; drawn at random by default.
-        checkpoint, resume: As in :func:`einet.fit`.
+        checkpoint, resume, callbacks: As in :func:`einet.fit`.
     """
     if not table.num_variables:
         raise ValueError("frame must have a column that there is something to learn from, got none")
@@ -191,7 +194,7 @@ def learn(
         epochs=recipe.epochs, batch_size=recipe.batch_size, optimizer=optimizer,
         patience=recipe.patience if len(valid) else None, seed=seed, progress=progress,
         weights=None if weights is None else torch.from_numpy(weights)[train],
-        checkpoint=checkpoint, resume=resume,
+        checkpoint=checkpoint, resume=resume, callbacks=callbacks,
     )  # fmt: skip
     return model.double(), history
 

@@ -148,6 +148,8 @@ def cdf_at(
     leaves: list[GaussianLeaves], z: Float[Tensor, "rows points"], ends: tuple[float, float]
 ) -> Float[Tensor, "rows points"]:
     """P(Z ≤ z | e) at some points of each row, where Z is known to lie between ``ends``."""
+    if ends[0] == ends[1]:
+        return (z >= ends[0]).to(z.dtype)
     total = torch.zeros_like(z)
     for rows, mean, deviation, weight, _ in leaves:
         low, high = _shares(mean, deviation, ends)

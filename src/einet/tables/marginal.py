@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from einet.tables.cells import CellType
@@ -117,16 +117,22 @@ class Marginal:
 
     def quantile(self, q: float) -> np.ndarray:
         """The smallest value x with P(X ≤ x) ≥ q, as a number or category."""
+        return self.quantiles([q])[0]
+
+    def quantiles(self, q: Sequence[float]) -> np.ndarray:
+        """Those of several q, ``[len(q), rows]``, found together."""
+        shares = np.asarray(q, dtype=np.float64)
         if isinstance(self.coding, States):
             if not self.coding.ordered:
                 raise ValueError(
                     f"column {self.column!r} has categories without an order, so no quantiles"
                 )
-            reached = np.cumsum(self.shares, 1) >= q * (1 - 1e-12)
+            reached = np.cumsum(self.shares, 1) >= shares[:, None, None] * (1 - 1e-12)
             # What sums to 1 but for rounding is reached by the last.
-            reached[:, -1] = True
-            return self.coding.decode(reached.argmax(1).astype(np.float64).reshape(-1, 1))
-        return self._number_quantile(q)
+            reached[..., -1] = True
+            first = reached.argmax(2).astype(np.float64)
+            return self.coding.decode(first.reshape(-1, 1)).reshape(first.shape)
+        return self._number_quantiles(shares)
 
     def fill(self, method: str, kind: CellType) -> np.ndarray:
         """What missing cells get; see :meth:`TablePosterior.impute`."""
@@ -141,12 +147,19 @@ class Marginal:
         if method == "mean":
             mean = self.mean()
             return np.round(mean) if kind.is_whole or kind.is_temporal else mean
-        median = self._number_quantile(0.5)
+        median = self._number_quantiles(np.array([0.5]))[0]
         if method == "mode" and isinstance(self.coding, Spiked):
             best = self.shares.argmax(1)
             spikes = self.coding.spikes[np.maximum(best - 1, 0)]
             return np.where(best > 0, spikes, median)
         return median
+
+    def weighted_parts(
+        self,
+    ) -> Iterator[tuple[list[GaussianLeaves], tuple[float, float], Float[np.ndarray, " rows"]]]:
+        """Leaves, ends and share of every alternative that the numbers beside states come from."""
+        for leaves, (share, ends, _) in zip(self._all_leaves(), self.parts, strict=True):
+            yield leaves, ends, share
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -154,9 +167,9 @@ class Marginal:
         """The mean, as a moment of a column of dates and times."""
         return self._moments(self.mean())
 
-    def quantile_cells(self, q: float) -> np.ndarray:
-        """The quantile, as a moment of a column of dates and times."""
-        return self._moments(self.quantile(q))
+    def quantile_cells(self, q: Sequence[float]) -> np.ndarray:
+        """The quantiles, as moments of a column of dates and times."""
+        return self._moments(self.quantiles(q))
 
     def _moments(self, numbers: np.ndarray) -> np.ndarray:
         if not self.kind.is_temporal:
@@ -190,11 +203,13 @@ class Marginal:
         both = torch.cat(ends)
         return float(both.min()), float(both.max())
 
-    def _number_quantile(self, q: float) -> Float[np.ndarray, " rows"]:
+    def _number_quantiles(
+        self, q: Float[np.ndarray, " shares"]
+    ) -> Float[np.ndarray, "shares rows"]:
         """By cutting up an interval of z, on which spikes have their places too."""
         number = self.number
         assert isinstance(number, Number)
-        rows = len(self.shares)
+        rows, shares = len(self.shares), len(q)
         spikes, weights, none = np.empty(0), np.empty((rows, 0)), np.ones(rows)
         if isinstance(self.coding, Spiked):
             spikes, weights, none = self.coding.spikes, self.shares[:, 1:], self.shares[:, 0]
@@ -202,35 +217,39 @@ class Marginal:
         place = torch.from_numpy(number.scale.forward(inside))
         mass, beside = torch.from_numpy(np.array(weights)), torch.from_numpy(np.array(none))
         least, most = self._reach()
-        low = torch.full((rows,), least, dtype=torch.float64)
-        high = torch.full((rows,), most, dtype=torch.float64)
+        low = torch.full((rows, shares), least, dtype=torch.float64)
+        high = torch.full((rows, shares), most, dtype=torch.float64)
+        wanted = torch.from_numpy(np.minimum(q, 1 - 1e-12))
 
-        def reached(z: Tensor) -> Tensor:
-            steps = (mass.unsqueeze(1) * (place <= z.unsqueeze(2))).sum(2)
-            return beside.unsqueeze(1) * self._cdf(z) + steps >= wanted
+        def reached(z: Float[Tensor, "rows shares points"]) -> Bool[Tensor, "rows shares points"]:
+            total = beside[:, None, None] * self._cdf(z.flatten(1)).view_as(z)
+            if len(spikes):
+                steps = mass[:, None, None] * (place <= z.unsqueeze(-1))
+                total = total + steps.sum(-1)
+            return total >= wanted[:, None]
 
-        wanted = min(q, 1 - 1e-12)
-        at_ends = reached(torch.stack([low, high], 1))
-        below, above = at_ends[:, 0], ~at_ends[:, 1]
+        at_ends = reached(torch.stack([low, high], 2))
+        below, above = at_ends[..., 0], ~at_ends[..., 1]
         # Where there are few rows it takes hardly longer to look at many points in each.
         points = _POINTS_OF_FEW if rows <= _FEW else 1
-        shares = torch.arange(1, points + 1, dtype=torch.float64) / (points + 1)
+        parts = torch.arange(1, points + 1, dtype=torch.float64) / (points + 1)
         for _ in range(math.ceil(_HALVINGS / math.log2(points + 1))):
-            inner = low.unsqueeze(1) + (high - low).unsqueeze(1) * shares
-            cuts = torch.cat([low.unsqueeze(1), inner, high.unsqueeze(1)], 1)
-            passed = (~reached(inner)).sum(1, keepdim=True)
-            low, high = cuts.gather(1, passed)[:, 0], cuts.gather(1, passed + 1)[:, 0]
-        x = number.decode(high.reshape(-1, 1).numpy())
+            inner = low.unsqueeze(2) + (high - low).unsqueeze(2) * parts
+            cuts = torch.cat([low.unsqueeze(2), inner, high.unsqueeze(2)], 2)
+            passed = (~reached(inner)).sum(2, keepdim=True)
+            low, high = cuts.gather(2, passed)[..., 0], cuts.gather(2, passed + 1)[..., 0]
+        x = number.decode(high.T.reshape(-1, 1).numpy()).reshape(shares, rows)
         if not len(spikes):
             return self._with_known(x)
         # A spike is a step: halving ends right at it.
         for spike, z in zip(spikes.tolist(), place.tolist(), strict=True):
-            x = np.where(((low < z) & (z <= high)).numpy(), spike, x)
+            x = np.where(((low < z) & (z <= high)).T.numpy(), spike, x)
         # Where no density is left, below and above all leaves, spikes alone decide.
-        under = (mass.cumsum(1) >= wanted).long().argmax(1)
-        over = ((beside.unsqueeze(1) + mass.cumsum(1)) >= wanted).long().argmax(1)
-        x = np.where(below.numpy(), spikes[under.numpy()], x)
-        x = np.where(above.numpy(), spikes[over.numpy()], x)
+        until = mass.cumsum(1).unsqueeze(1)
+        under = (until >= wanted[:, None]).long().argmax(2)
+        over = ((beside[:, None, None] + until) >= wanted[:, None]).long().argmax(2)
+        x = np.where(below.T.numpy(), spikes[under.T.numpy()], x)
+        x = np.where(above.T.numpy(), spikes[over.T.numpy()], x)
         return self._with_known(x)
 
     def _with_known(self, x: np.ndarray) -> np.ndarray:

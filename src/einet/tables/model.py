@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from einet._checks import as_int
 from einet.learning.history import History
+from einet.learning.report import Callback
 from einet.models.base import Model
 from einet.models.record import FormatError
 from einet.storage import load, load_metadata
@@ -93,6 +94,7 @@ class TableModel:
         weights: Float[np.ndarray, " rows"] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        callbacks: Callback | Sequence[Callback] = (),
     ) -> TableModel:
         """Learn a model of a data frame: its schema, a tree of its columns, and parameters.
 
@@ -114,6 +116,8 @@ class TableModel:
             weights: How often each row counts; once by default.
             checkpoint, resume: A folder for the state of the training, and whether to go on from
                 it; as in :func:`einet.fit`. Several members have folders inside it.
+            callbacks: A function, or several, called after each epoch of each member, as in
+                :func:`einet.fit`.
         """
         table = frame_table(frame, columns)
         rows, histories = len(as_rows(frame)[0]), []
@@ -129,7 +133,7 @@ class TableModel:
                 table, z, num_sums=num_sums, epochs=epochs, validation=validation,
                 seed=member_seed, device=device, progress=progress, weights=weights,
                 valid_rows=valid_rows if validation is None else None,
-                checkpoint=folder, resume=resume,
+                checkpoint=folder, resume=resume, callbacks=callbacks,
             )  # fmt: skip
             histories.append(history)
             return model.cpu()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from einet.data.events import Event
-from einet.inference.few_rows import FewPosterior
+from einet.inference.few_rows import MOST_ROWS, FewPosterior
 from einet.inference.posterior import Posterior
 from einet.models.base import Model
 from einet.tables.leaves import GaussianLeaves, few_leaves, gaussian_leaves
@@ -28,14 +28,47 @@ class Piece:
         model: The model.
         z: Values of the variables in each row, NaN where unknown.
         events: What else is known of some variables, in all rows.
+        few: The answer in numpy, where it is there already.
     """
 
     def __init__(
-        self, model: Model, z: Float[np.ndarray, "rows variables"], events: Mapping[int, Event]
+        self,
+        model: Model,
+        z: Float[np.ndarray, "rows variables"],
+        events: Mapping[int, Event],
+        few: FewPosterior | None = None,
     ) -> None:
         self.model, self.z, self.events = model, z, events
-        self._few = FewPosterior.of(model, z, [events] * len(z) if events else ())
+        if few is None:
+            few = FewPosterior.of(model, z, [events] * len(z) if events else ())
+        self._few = few
         self._posterior: Posterior | None = None
+
+    @classmethod
+    def several(
+        cls,
+        model: Model,
+        z: Sequence[Float[np.ndarray, "rows variables"]],
+        events: Sequence[Mapping[int, Event]],
+    ) -> list[Piece]:
+        """One for each alternative; those of one row have their passes together.
+
+        Args:
+            model: The model.
+            z: For each alternative, the values of the variables in each row.
+            events: For each alternative, what else is known.
+        """
+        if len(z) == 1 or any(len(rows) != 1 for rows in z):
+            return [cls(model, rows, known) for rows, known in zip(z, events, strict=True)]
+        pieces = []
+        for start in range(0, len(z), MOST_ROWS):
+            some = slice(start, start + MOST_ROWS)
+            few = FewPosterior.of(model, np.concatenate(z[some]), list(events[some]))
+            pieces += [
+                cls(model, rows, known, None if few is None else few.at(number))
+                for number, (rows, known) in enumerate(zip(z[some], events[some], strict=True))
+            ]
+        return pieces
 
     def __len__(self) -> int:
         return len(self.z)

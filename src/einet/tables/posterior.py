@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from einet._checks import as_int, check_choice, check_flag
 from einet.models.base import Model
+from einet.tables.alternatives import weighted_pieces
 from einet.tables.columns import Constant, Identifier, Number, Spiked, States
 from einet.tables.evidence import Evidence
 from einet.tables.frames import ARRAY, usable_backend
@@ -56,17 +57,9 @@ class TablePosterior:
 
     def __init__(self, model: Model, table: Table, evidence: Evidence) -> None:
         self.table, self.evidence = table, evidence
-        #: One posterior of the model's variables for each alternative.
-        self.pieces: list[Piece] = []
-        for alternative in evidence.alternatives:
-            points = {v: e for v, e in alternative.items() if isinstance(e, float)}
-            events = {v: e for v, e in alternative.items() if not isinstance(e, float)}
-            z = evidence.z
-            if points:
-                z = z.copy()
-                z[:, list(points)] = list(points.values())
-            self.pieces.append(Piece(model, z, events))
-        logs = np.stack([piece.log_evidence for piece in self.pieces])
+        #: One posterior of the model's variables for each alternative, and how many continuous
+        #: columns these hold at one value, in each row.
+        self.pieces, logs, self.points = weighted_pieces(model, table, evidence)
         largest = np.maximum(logs.max(0), -1e300)
         total = np.exp(logs - largest).sum(0)
         with np.errstate(divide="ignore"):
@@ -93,6 +86,11 @@ class TablePosterior:
             0.0
         """
         return self._log_evidence + self.evidence.log_change
+
+    @property
+    def log_model_evidence(self) -> Float[np.ndarray, " rows"]:
+        """The same with cells of rows on the model's scale."""
+        return self._log_evidence
 
     # -- one column ------------------------------------------------------------------------------
 
@@ -178,8 +176,8 @@ class TablePosterior:
         several = np.atleast_1d(np.asarray(q, dtype=np.float64))
         if bool(((several < 0) | (several > 1)).any()):
             raise ValueError(f"q must lie between 0 and 1, got {q!r}")
-        answers = [marginal.quantile_cells(float(share)) for share in several]
-        return answers[0] if np.ndim(q) == 0 else np.stack(answers)
+        answers = marginal.quantile_cells(several.tolist())
+        return answers[0] if np.ndim(q) == 0 else answers
 
     def median(self, column: Any) -> np.ndarray:
         """The same as :meth:`quantile` for q = ½.
@@ -242,7 +240,7 @@ class TablePosterior:
             drawn = self.pieces[0].sample(n, seed=_seed_from(generator))
             draws[:] = drawn.transpose(0, 1)
         else:
-            self._check_possible()
+            self.check_possible()
             shares = torch.from_numpy(self.shares.T.copy())
             chosen = torch.multinomial(shares, max(n, 1), True, generator=generator)[:, :n]
             for number, piece in enumerate(self.pieces):
@@ -332,7 +330,7 @@ class TablePosterior:
 
     def _of_states(self, variable: int) -> Float[np.ndarray, "rows states"]:
         """The probabilities of a discrete variable's states, over all alternatives."""
-        self._check_possible()
+        self.check_possible()
         parts = [
             share[:, None] * piece.probabilities(variable)
             for piece, share in zip(self.pieces, self.shares, strict=True)
@@ -351,10 +349,10 @@ class TablePosterior:
             >>> frame["height"] = numpy.linspace(155.0, 195.0, 60)
             >>> model = einet.TableModel.fit(frame, epochs=3)
             >>> height = model.given({"sex": "f"}).marginal("height")
-            >>> bool(height.quantile_cells(0.25)[0] < height.mean_cells()[0])
+            >>> bool(height.quantile_cells([0.25])[0, 0] < height.mean_cells()[0])
             True
         """
-        self._check_possible()
+        self.check_possible()
         coding, where = self.table.coding(column), self.table.variables(column)
         if not isinstance(coding, Number | Spiked | States):
             raise ValueError(f"column {column!r} has no distribution: it is {coding.describe()}")
@@ -383,24 +381,29 @@ class TablePosterior:
         return [
             Part(
                 weight,
-                self._ends(piece.events, variable),
+                self._ends(piece, variable),
                 partial(piece.leaves, variable, beside),
             )
             for weight, piece in zip(weights, self.pieces, strict=True)
         ]
 
-    @staticmethod
-    def _ends(events: Mapping[int, Any], variable: int) -> tuple[float, float]:
-        """Between what a continuous variable is known to lie."""
-        if variable not in events:
-            return -math.inf, math.inf
-        event = events[variable]
-        return float(event.lower), float(event.upper)
+    def _ends(self, piece: Piece, variable: int) -> tuple[float, float]:
+        """Between what a continuous variable is known to lie in an alternative."""
+        if variable in piece.events:
+            event: Any = piece.events[variable]
+            return float(event.lower), float(event.upper)
+        if piece.z is not self.evidence.z and len(self) == 1:
+            # Alternatives may hold it at a value where the rows leave it open.
+            value = float(piece.z[0, variable])
+            if not math.isnan(value) and math.isnan(self.evidence.z[0, variable]):
+                return value, value
+        return -math.inf, math.inf
 
     def _decoded(self, z: np.ndarray) -> Any:
         return self.table.decode(z, self.evidence.backend)
 
-    def _check_possible(self) -> None:
+    def check_possible(self) -> None:
+        """Raise where the evidence of a row cannot be."""
         rows = self._impossible
         if len(rows):
             raise ValueError(

@@ -61,6 +61,8 @@ def read_table(
     path: str | os.PathLike[str],
     missing: Sequence[str] = (),
     stream: Any = None,
+    most: int | None = None,
+    most_rows: int | None = None,
 ) -> pandas.DataFrame:
     """A table from a file.
 
@@ -72,7 +74,10 @@ def read_table(
         path: A csv file, which may be compressed by gzip, or a Parquet file; ``-`` is what is piped
             in.
         missing: Words that stand for an empty cell, apart from the usual ones, such as ``?``.
-        stream: A binary file that is piped in; by default standard input.
+        stream: A binary file to read instead of the one at ``path``, which then only names it; by
+            default standard input for ``-``.
+        most: The most bytes that the file may have once it is unpacked.
+        most_rows: The most rows.
 
     Example:
         >>> frame = read_table("-", stream=io.BytesIO(b"age,sex\\n31,f\\n,m\\n"))
@@ -81,13 +86,14 @@ def read_table(
     """
     pandas = _pandas()
     name = "standard input" if str(path) == STANDARD else str(path)
-    content = _content(path, name, stream)
+    content = _content(path, name, stream, most)
     if content[:4] == _PARQUET:
-        return _read_parquet(content, name)
+        return _read_parquet(content, name, most, most_rows)
     if str(path) != STANDARD and table_format(path) == "parquet":
         raise ValueError(f"{name} is no Parquet file, which begins with PAR1")
     text = decode_text(content, name)
     delimiter, shape, unnamed = check_lines(text, name)
+    _check_rows(shape[0], name, most_rows)
     words = [*MISSING_WORDS, *missing]
     try:
         frame = pandas.read_csv(
@@ -149,9 +155,10 @@ def _pandas() -> Any:
     return pandas
 
 
-def _content(path: str | os.PathLike[str], name: str, stream: Any) -> bytes:
+def _content(path: str | os.PathLike[str], name: str, stream: Any, most: int | None) -> bytes:
     """All bytes of a file, as they are before they were compressed."""
-    if str(path) == STANDARD:
+    if str(path) == STANDARD or stream is not None:
+        table_format(path)
         content = (sys.stdin.buffer if stream is None else stream).read()
     else:
         if not os.path.exists(path):
@@ -162,11 +169,22 @@ def _content(path: str | os.PathLike[str], name: str, stream: Any) -> bytes:
         check_room(name, os.path.getsize(path) * _BYTES_A_BYTE)
         content = Path(path).read_bytes()
     if content[:2] == _GZIP:
-        content = _decompressed(content, name)
+        content = _decompressed(content, name, most)
+    if most is not None and len(content) > most:
+        raise ValueError(_too_long(name, most))
     return content
 
 
-def _decompressed(content: bytes, name: str) -> bytes:
+def _too_long(name: str, most: int) -> str:
+    return f"{name} has more than {most:,} bytes once it is unpacked, the most that are read"
+
+
+def _check_rows(rows: int, name: str, most: int | None) -> None:
+    if most is not None and rows > most:
+        raise ValueError(f"{name} has {rows:,} rows, more than the {most:,} that are read")
+
+
+def _decompressed(content: bytes, name: str, most: int | None) -> bytes:
     """In parts: a small file may hold more than there is memory for."""
     parts, size = [], 0
     try:
@@ -174,23 +192,39 @@ def _decompressed(content: bytes, name: str) -> bytes:
             while part := file.read(1 << 24):
                 parts.append(part)
                 size += len(part)
+                if most is not None and size > most:
+                    raise ValueError(_too_long(name, most))
                 check_room(name, size * _BYTES_A_BYTE)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{name} is damaged: {error}") from error
     return b"".join(parts)
 
 
-def _read_parquet(content: bytes, name: str) -> pandas.DataFrame:
+def _read_parquet(
+    content: bytes, name: str, most: int | None, most_rows: int | None
+) -> pandas.DataFrame:
     pandas = _pandas()
     try:
         import pyarrow
+        from pyarrow.parquet import read_metadata
     except ImportError:
         raise missing_package("pyarrow", "reading Parquet files", "tables") from None
     try:
-        frame = pandas.read_parquet(io.BytesIO(content))
+        # What it declares is looked at before anything is unpacked.
+        declared = read_metadata(io.BytesIO(content))
+        groups = [declared.row_group(number) for number in range(declared.num_row_groups)]
+        is_fine = most_rows is None or declared.num_rows <= most_rows
+        is_short = most is None or sum(group.total_byte_size for group in groups) <= most
+        if not is_fine or not is_short:
+            frame = pandas.DataFrame()
+        else:
+            frame = pandas.read_parquet(io.BytesIO(content))
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name} cannot be read as Parquet: {line}") from error
+    _check_rows(declared.num_rows, name, most_rows)
+    if most is not None and not is_short:
+        raise ValueError(_too_long(name, most))
     frame.columns = [str(column) for column in frame.columns]
     check_names(list(frame.columns), name, "the table")
     if not len(frame):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
@@ -13,18 +12,18 @@ from jaxtyping import Float
 
 from einet._checks import check_choice, shown
 from einet.families import ExponentialFamily
-from einet.tables.cells import CellType, cell_type, numbers_of, objects_of
-from einet.tables.columns import Coding, Constant, Identifier, coding_from_dict
+from einet.tables.cells import CellType, numbers_of, objects_of
+from einet.tables.columns import Coding, Identifier, coding_from_dict
 from einet.tables.constraints import Constraint
-from einet.tables.frames import (
-    ARRAY,
-    as_frame,
-    as_rows,
-    build_frame,
-    column_names,
-    usable_backend,
+from einet.tables.frames import ARRAY, as_frame, as_rows, build_frame, column_names, usable_backend
+from einet.tables.schema_frames import (
+    TableWarning,
+    check_names,
+    lacking,
+    notes_of,
+    read_column,
+    with_names,
 )
-from einet.tables.kinds import code_numbers, code_objects
 from einet.tables.specification import Column, as_specification
 
 __all__ = ["Strange", "Table", "TableWarning"]
@@ -33,21 +32,6 @@ __all__ = ["Strange", "Table", "TableWarning"]
 Strange: TypeAlias = Literal["warn", "refuse", "ignore"]
 
 _VERSION = 1
-
-
-class TableWarning(UserWarning):
-    """Something in a data frame is not as the table expects it, and was dealt with as is said.
-
-    Example:
-        >>> import pandas, warnings
-        >>> table = Table.of(pandas.DataFrame({"sex": ["f", "m"] * 10}))
-        >>> with warnings.catch_warnings(record=True) as caught:
-        ...     warnings.simplefilter("always", TableWarning)
-        ...     table.encode(pandas.DataFrame({"sex": ["f", "x"]}))
-        array([[ 0.], [nan]])
-        >>> print(caught[0].message)
-        column 'sex' has 1 cell never seen, such as x, taken as missing
-    """
 
 
 class Table:
@@ -126,11 +110,11 @@ class Table:
         corrections = dict(columns or {})
         for name in corrections:
             if name not in names:
-                raise ValueError(f"columns names {name!r}, but frame {_has(name, names)}")
+                raise ValueError(f"columns names {name!r}, but frame {lacking(name, names)}")
         parts = []
         for name in names:
             given = as_specification(name, corrections.get(name, Column()))
-            coding, kind, warning = _read(data.get_column(name), given, name)
+            coding, kind, warning = read_column(data.get_column(name), given, name)
             if warning is not None:
                 warnings.warn(f"column {name!r}: {warning}", TableWarning, stacklevel=2)
             parts.append((name, coding, kind))
@@ -188,7 +172,7 @@ class Table:
             '2 categories: f, m'
         """
         if column not in self.codings:
-            raise ValueError(f"the table {_has(column, self.names)}")
+            raise ValueError(f"the table {lacking(column, self.names)}")
         return self.codings[column]
 
     def families(self) -> list[ExponentialFamily]:
@@ -234,7 +218,7 @@ class Table:
             if cells is None:
                 parts.append(np.full((len(data), coding.num_variables), np.nan))
                 continue
-            notes += _notes(name, coding, cells, strange)
+            notes += [] if strange == "ignore" else notes_of(name, coding, cells)
             parts.append(coding.encode(cells, jitter))
         if notes:
             if strange == "refuse":
@@ -259,13 +243,26 @@ class Table:
             >>> table.log_density_change(pandas.DataFrame({"size": [-1.0]}))  # no size is below 0
             array([-inf])
         """
-        data = self._frame(frame)
-        total = np.zeros(len(data))
-        for name, coding in self.codings.items():
-            cells = None if isinstance(coding, Identifier) else self._cells(data, name)
-            if cells is not None:
-                total += coding.log_slope(cells)
+        total = np.zeros(len(self._frame(frame)))
+        for name, cells in self.cells(frame).items():
+            total += self.codings[name].log_slope(cells)
         return total
+
+    def cells(self, frame: Any) -> dict[Any, np.ndarray]:
+        """The cells of a frame as codings take them, of each modelled column that it has.
+
+        Args:
+            frame: The rows.
+
+        Example:
+            >>> import pandas
+            >>> table = Table.of(pandas.DataFrame({"size": [1.5, 2.5, 4.0] * 9, "sex": ["f"] * 27}))
+            >>> table.cells(pandas.DataFrame({"size": [4.0, None]}))
+            {'size': array([ 4., nan])}
+        """
+        data = self._frame(frame)
+        found = {name: self._cells(data, name) for name in self.modelled}
+        return {name: cells for name, cells in found.items() if cells is not None}
 
     def decode(self, values: Any, backend: str | None = None) -> Any:
         """A data frame of variables' values; identifiers are left out.
@@ -395,34 +392,12 @@ class Table:
         lines += [f"  {name}: {coding.describe()}" for name, coding in self.codings.items()]
         return "\n".join(lines)
 
-    # -- reading -----------------------------------------------------------------------------------
-
     def _frame(self, frame: Any) -> Any:
         """A frame of this table, with a warning where a name may be misspelt."""
         data, backend = as_rows(frame)
-        names = column_names(data)
-        if backend == ARRAY and len(names) != len(self.codings):
-            raise ValueError(
-                f"frame must have {len(self.codings)} columns, as the table has, got {len(names)}"
-            )
-        if backend == ARRAY and self.backend != ARRAY:
-            # Without names, columns go by their position.
-            data = data.rename(dict(zip(names, self.names, strict=True)))
-            names = self.names
-        absent = [name for name in self.modelled if name not in names]
-        extra = [name for name in names if name not in self.codings]
-        if absent and len(absent) == len(self.modelled):
-            raise ValueError(
-                f"frame has no column of the table, whose columns are {shown(self.names)}, but "
-                f"{shown(names)}"
-            )
-        if absent and extra:
-            warnings.warn(
-                f"frame lacks {shown(absent)}, taken as missing, and has {shown(extra)}, which the "
-                "table does not know and ignores",
-                TableWarning,
-                stacklevel=3,
-            )
+        if backend == ARRAY:
+            data = with_names(data, self.names, rename=self.backend != ARRAY)
+        check_names(column_names(data), self.names, self.modelled)
         return data
 
     def _cells(self, data: Any, name: Any) -> np.ndarray | None:
@@ -432,40 +407,3 @@ class Table:
         if self.codings[name].is_number:
             return numbers_of(data.get_column(name), self.types[name], name)
         return objects_of(data.get_column(name), name)
-
-
-def _read(series: Any, given: Column, name: Any) -> tuple[Coding, CellType, str | None]:
-    """What a column is: its coding, the type of its cells, and what there is to warn of."""
-    if given.kind == "identifier":
-        return Identifier(), CellType("Object"), None
-    kind = cell_type(series, name)
-    as_objects = given.kind in ("categories", "ordered", "boolean") and not kind.is_temporal
-    if (kind.is_numeric or kind.is_temporal) and not as_objects:
-        coding, warning = code_numbers(numbers_of(series, kind, name), kind, given, name)
-    else:
-        coding, warning = code_objects(objects_of(series, name), kind, given, name)
-    return coding, kind, warning
-
-
-def _notes(name: Any, coding: Coding, cells: np.ndarray, strange: Strange) -> list[str]:
-    """What there is to say of cells that a column cannot hold."""
-    if strange == "ignore":
-        return []
-    wrong = coding.is_strange(cells)
-    count = int(wrong.sum())
-    if not count:
-        return []
-    example = cells[wrong.argmax()]
-    if isinstance(coding, Constant):
-        what = "taken for its only value"
-    else:
-        what = "taken for the nearest possible" if coding.is_number else "taken as missing"
-    how = "beyond its bounds" if coding.is_number else "never seen"
-    rows = "1 cell" if count == 1 else f"{count} cells"
-    return [f"column {name!r} has {rows} {how}, such as {example!s}, {what}"]
-
-
-def _has(name: Any, names: Sequence[Any]) -> str:
-    near = get_close_matches(str(name), [str(other) for other in names], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"has no column {name!r}{hint} It has {shown(list(names))}"

@@ -9,10 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from einet.tables.few_cells import FewRows
 from einet.tables.frames import as_rows
 from einet.tables.model import TableModel
-from einet.tables.schema import Table
 
 __all__ = ["cell_surprise"]
 
@@ -46,7 +44,7 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
     z = torch.from_numpy(table.encode(data))
     cells = model.model.surprise(z).double().cpu().numpy()
     missing = z.isnan().numpy()
-    surprise = {}
+    surprise, known = {}, table.cells(data)
     for name in table.modelled:
         variables = list(table.variables(name))
         # The first of them says whether there is a number: it is known where the cell is.
@@ -55,18 +53,11 @@ def cell_surprise(model: TableModel, frame: Any) -> dict[str, np.ndarray]:
         if len(variables) > 1 and len(both):
             news[both] = _without(model, z[both], variables)
         # Where the others are impossible already, this cell is no news.
-        news = np.where(np.isnan(news), 0.0, news) - _log_slopes(table, data, name)
+        news = np.where(np.isnan(news), 0.0, news)
+        if name in known:
+            news = news - table.coding(name).log_slope(known[name])
         surprise[str(name)] = np.where(missing[:, variables].all(1), np.nan, news)
     return surprise
-
-
-def _log_slopes(table: Table, data: Any, name: Any) -> Float[np.ndarray, " rows"] | float:
-    """What the log density of a column's cells on the model's scale lacks of that of the cells."""
-    if name not in data.columns:
-        return 0.0
-    if isinstance(data, FewRows):
-        return table.log_density_change(FewRows({name: data.get_column(name)}, len(data)))
-    return table.log_density_change(data.select(name))
 
 
 def _without(model: TableModel, z: Tensor, variables: list[int]) -> Float[np.ndarray, " rows"]:

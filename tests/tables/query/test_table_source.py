@@ -156,3 +156,16 @@ def test_the_shorter_way_gives_the_same(source, text):
     long = ask(ByBoxes(source.model, source.table), text).value
     # Boxes leave out what lies beyond a share of 1e-13.
     assert short == pytest.approx(long, rel=1e-6)
+
+
+def test_distributions_list_few_numbers_and_tell_many_by_quantiles(source):
+    chances = ask(source, "distribution(children | member)").value
+    assert list(chances) == [0, 1, 2, 3]
+    assert all(type(value) is int for value in chances)
+    for value, chance in chances.items():
+        asked = ask(source, f"P(children={value} | member)").value
+        assert chance == pytest.approx(asked, abs=1e-12)
+    assert sum(chances.values()) == pytest.approx(1)
+    # Numbers that the condition rules out are there, with nothing.
+    assert ask(source, "distribution(children | children>=2)").value[0] == 0
+    assert list(ask(source, "distribution(height)").value) == [0.05, 0.25, 0.5, 0.75, 0.95]

@@ -159,7 +159,7 @@ class Number(Coding):
         lower, upper = max(lower, self.scale.lower), min(upper, self.scale.upper)
         if lower >= upper:
             return None
-        z = self.scale.forward(np.array([lower, upper]))
+        z = self.scale.forward(np.array([lower, upper], dtype=np.float64))
         return float(z[0]), float(z[1])
 
     def _inside(self, cells: np.ndarray) -> np.ndarray:

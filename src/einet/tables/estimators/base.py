@@ -143,11 +143,15 @@ class TableEstimator(BaseEstimator):
             setattr(self, name, state[name])
 
     def _fit_model(
-        self, frame: Any, weights: np.ndarray | None, num_sums: int | None = None
+        self,
+        frame: Any,
+        weights: np.ndarray | None,
+        num_sums: int | None = None,
+        columns: Any = None,
     ) -> TableModel:
         return TableModel.fit(
             frame,
-            self.columns,
+            self.columns if columns is None else columns,
             num_sums=num_sums if self.num_sums is None else self.num_sums,
             epochs=self.epochs,
             seed=seed_of(self.random_state),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from einet._checks import as_number
-from einet.families import Gaussian
 from einet.tables.cells import CellType
+from einet.tables.columns import Number, Spiked
 from einet.tables.estimators.base import TableEstimator
-from einet.tables.frames import as_frame, build_frame, usable_backend
+from einet.tables.frames import build_frame, usable_backend
 from einet.tables.model import TableModel
+from einet.tables.schema import Table
 from einet.tables.surprise import cell_surprise
 
 __all__ = ["EinetOutlierDetector"]
@@ -27,10 +28,12 @@ _NUM_SUMS = 8
 class EinetOutlierDetector(OutlierMixin, TableEstimator):
     """Rows are outliers where the density of their known cells is low.
 
-    Each column of numbers counts in a unit of its own, in which numbers lie about as close to one
-    another, on average, as they do on the model's scale. So a density does not depend on the units
-    of the table, and can be weighed against the probability of a state. A number that its column
-    cannot hold makes a row an outlier for certain. :meth:`surprise` says which cells it is due to.
+    It is the density on the model's scale, on which every column of numbers is about normal: it
+    depends neither on the units of the table nor on how a column is skewed, and falls towards both
+    ends of a column as it does where columns do not suit one another. Numbers that occur many times
+    are no states of their own here, unless ``columns`` says so: a number beside a frequent one is
+    as usual as that is. A number that its column cannot hold makes a row an outlier for certain.
+    :meth:`surprise` says which cells it is due to.
 
     Args:
         columns, num_sums, epochs, random_state, device, members: See :class:`TableEstimator`;
@@ -46,9 +49,9 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
 
     model_: TableModel
     offset_: float
-    #: What the log density of a column's numbers is counted from, by column.
-    units_: list[float]
-    _kept = ("offset_", "units_", "contamination")
+    #: The smallest and the largest number of each column, None where there is no end.
+    limits_: list[list[float | None]]
+    _kept = ("offset_", "limits_", "contamination")
 
     def __init__(
         self,
@@ -74,14 +77,21 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         share = as_number("contamination", self.contamination, above=0, at_most=0.5)
         data = self._checked(X, reset=True, least=2)
         some, weights = self._weighted(data, sample_weight)
-        self.model_ = self._fit_model(some, weights, _NUM_SUMS)
-        self.units_ = [float(np.mean(slopes[np.isfinite(slopes)])) for slopes in self._slopes(some)]
+        with warnings.catch_warnings():
+            # What there is to warn of, learning will.
+            warnings.simplefilter("ignore")
+            usual = Table.of(some, self.columns)
+        self.limits_ = [_limits(coding) for coding in usual.codings.values()]
+        given = dict(self.columns or {})
+        frequent = [name for name, coding in usual.codings.items() if isinstance(coding, Spiked)]
+        columns = {**dict.fromkeys(frequent, "continuous"), **given}
+        self.model_ = self._fit_model(some, weights, _NUM_SUMS, columns)
         scores = self._scores(some)
         self.offset_ = float(np.percentile(scores, 100 * share))
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """log p of the known cells of each row, in the columns' units: the lower, the stranger.
+        """log p of the known cells of each row, on the model's scale: the lower, the stranger.
 
         Args:
             X: The rows.
@@ -145,18 +155,24 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
         return frame.set_axis(data.index, axis=0) if hasattr(frame, "set_axis") else frame
 
     def _scores(self, data: Any) -> np.ndarray:
-        z = torch.from_numpy(self.model_.table.encode(data, strange="ignore"))
+        table = self.model_.table
+        z = torch.from_numpy(table.encode(data, strange="ignore"))
         scores = self.model_.model.log_prob(z).double().cpu().numpy()
-        for slopes, unit in zip(self._slopes(data), self.units_, strict=True):
-            scores = scores + np.where(np.isnan(slopes), 0.0, slopes - unit)
+        limits = dict(zip(table.names, self.limits_, strict=True))
+        for name, cells in table.cells(data).items():
+            lower, upper = limits[name]
+            if lower is not None:
+                scores = np.where(cells < lower, -np.inf, scores)
+            if upper is not None:
+                scores = np.where(cells > upper, -np.inf, scores)
         return scores
 
-    def _slopes(self, data: Any) -> Iterator[np.ndarray]:
-        """log dz/dx of each column that may hold numbers; NaN for other cells, −∞ beyond bounds."""
-        table, frame = self.model_.table, as_frame(data)[0]
-        z = table.encode(frame, strange="ignore")
-        for position, name in enumerate(table.names):
-            variables = table.variables(name)
-            if len(variables) and isinstance(table.coding(name).families()[-1], Gaussian):
-                change = table.log_density_change(frame.select(frame.columns[position]))
-                yield np.where(np.isnan(z[:, variables[-1]]), np.nan, change)
+
+def _limits(coding: Any) -> list[float | None]:
+    """The smallest and the largest number that a column can hold; None without an end."""
+    number = coding.number if isinstance(coding, Spiked) else coding
+    if not isinstance(number, Number):
+        return [None, None]
+    spikes = coding.spikes.tolist() if isinstance(coding, Spiked) else []
+    ends = min([number.smallest, *spikes]), max([number.largest, *spikes])
+    return [end if np.isfinite(end) else None for end in ends]

@@ -16,7 +16,7 @@ from einet.tables.query.syntax import Question
 
 __all__ = ["answer_about", "probabilities"]
 
-# Of a column of numbers, a distribution is told by these.
+# Of a column of many numbers, a distribution is told by these.
 _SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # So many numbers can be tried for the most likely one.
 _MOST_TRIED = 4096
@@ -35,7 +35,7 @@ def answer_about(known: Conditional, question: Question) -> Any:
     share = None if question.number is None else _share(question, question.number)
     if function == "mode":
         return _mode(known, token, text)
-    if not column.has_numbers and function == "distribution":
+    if function == "distribution" and column.values:
         return probabilities(known)
     if column.kind == "boolean" and function == "mean":
         return probabilities(known).get(True, 0.0)
@@ -55,9 +55,12 @@ def answer_about(known: Conditional, question: Question) -> Any:
 
 
 def probabilities(known: Conditional) -> dict[Any, float]:
-    """The probability of each value of a column of categories."""
-    values = known.column.values
-    shares = known.shares([(Values([value]),) for value in values])
+    """The probability of each value of a column of categories, or of a few numbers."""
+    column = known.column
+    numbers = column.has_numbers
+    pieces = [(Interval.at(v) if numbers else Values([v]),) for v in column.values]  # type: ignore
+    shares = known.shares(pieces)
+    values = [_shown(column, value) for value in column.values]
     return dict(zip(values, shares.tolist(), strict=True))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from torch import Tensor
 
 import einet
 from einet import EM, ClusteredEinet, StochasticEM
-from einet.clusters import refine as module
+from einet.clusters import mixture_trainee as module
 from tests.budgets import limit
 
 GRAPH = einet.random_trees(4, depth=1, replicas=2, seed=1)
@@ -29,6 +31,11 @@ def rows(count: int = 80, seed: int = 0) -> Tensor:
 
 
 def trained(dtype: torch.dtype = torch.float64) -> ClusteredEinet:
+    return copy.deepcopy(_trained(dtype))
+
+
+@cache
+def _trained(dtype: torch.dtype) -> ClusteredEinet:
     model = ClusteredEinet(GRAPH, einet.Gaussian(), 3, 3, dtype=dtype)
     model.fit(rows(), epochs=1, batch_size=20, progress=False)
     return model
