@@ -50,6 +50,7 @@ def here(monkeypatch: Any) -> None:
     """The process of the tests is not to be moved, nor made slower."""
     monkeypatch.setattr("os.setpgid", lambda *a: None)
     monkeypatch.setattr("os.nice", lambda n: 0)
+    monkeypatch.setattr("torch.set_num_threads", lambda n: None)
     monkeypatch.setattr("signal.signal", lambda *a: None)
     monkeypatch.setattr("einet.studio.learner.interrupt_main", lambda: None)
 

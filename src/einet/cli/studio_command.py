@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 from einet._checks import missing_package
 from einet.cli.console import say
 
@@ -29,6 +31,8 @@ def run(
     from einet.studio.server import Server, is_local, open_browser
     from einet.studio.session import Session
 
+    # Questions are many and small: they share the cores, one each.
+    torch.set_num_threads(1)
     if path is not None and model is None and path.suffix == _MODEL:
         path, model = None, path
     with Session() as session:

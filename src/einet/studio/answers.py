@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from starlette.responses import Response
 
-__all__ = ["ApiError", "answer", "plain", "refusal"]
+__all__ = ["ApiError", "answer", "download", "plain", "refusal"]
 
 
 class ApiError(Exception):
@@ -42,6 +42,13 @@ def refusal(error: ApiError) -> Response:
     # One line: what is wrong with a file may quote it.
     message = " ".join(str(error.message).split())[:1000]
     return answer({"error": message, **error.more}, error.status)
+
+
+def download(content: bytes, name: str, media_type: str) -> Response:
+    """A file to save under a name."""
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "._- ") else "_" for c in name)
+    headers = {"content-disposition": f'attachment; filename="{safe}"'}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def plain(value: Any) -> Any:

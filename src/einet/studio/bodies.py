@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from einet.studio.answers import ApiError
 
-__all__ = ["read_body", "read_json"]
+__all__ = ["file_name", "read_body", "read_json"]
 
 # What is too long is read on for so many bytes, and forgotten: a browser that is cut off in the
 # middle of sending shows no answer.
@@ -56,6 +56,12 @@ async def read_json(request: Request, most: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ApiError(400, "the question must be a JSON object, such as {}")
     return value
+
+
+def file_name(request: Request, default: str) -> str:
+    """The name of a file, without folders."""
+    name = request.query_params.get("name", "").replace("\\", "/").rsplit("/", 1)[-1]
+    return name[:200] or default
 
 
 def _megabytes(size: int) -> str:

@@ -12,8 +12,8 @@ from anyio import CapacityLimiter, Semaphore, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from einet.studio.answers import ApiError, answer, refusal
-from einet.studio.bodies import read_body, read_json
+from einet.studio.answers import ApiError, answer, download, refusal
+from einet.studio.bodies import file_name, read_body, read_json
 from einet.studio.code import code_for
 from einet.studio.files import read_data
 from einet.studio.parameters import describe_parameters
@@ -129,7 +129,7 @@ class Endpoints:
 
     async def open_data(self, request: Request) -> Response:
         """Take a table."""
-        name = _name(request, "table.csv")
+        name = file_name(request, "table.csv")
         content = await self._upload(request, name)
         return answer(await self._run(self.session.open_data, content, name, slow=True))
 
@@ -152,7 +152,7 @@ class Endpoints:
 
     async def open_model(self, request: Request) -> Response:
         """Take a saved model."""
-        name = _name(request, "model.einet")
+        name = file_name(request, "model.einet")
         content = await self._upload(request, name)
         return answer(await self._run(self.session.open_model, content, name, slow=True))
 
@@ -166,7 +166,7 @@ class Endpoints:
         """The model's file."""
         opened = self.session.opened
         content = await self._run(opened.file.read_bytes)
-        return _download(content, opened.name, "application/octet-stream")
+        return download(content, opened.name, "application/octet-stream")
 
     async def regions(self, request: Request) -> Response:
         """A region, and those right below it."""
@@ -245,7 +245,7 @@ class Endpoints:
             most = self.limits.max_draws
             return sampled_csv(panels.model, known, asked.get("n"), asked.get("seed"), most)
 
-        return _download(await self._run(find, slow=True), "synthetic.csv", _CSV)
+        return download(await self._run(find, slow=True), "synthetic.csv", _CSV)
 
     async def impute(self, request: Request) -> Response:
         """A table without its holes as csv."""
@@ -254,7 +254,7 @@ class Endpoints:
         if method is None:
             asked = await self._json(request)
         else:
-            name = _name(request, "table.csv")
+            name = file_name(request, "table.csv")
             content = await self._upload(request, name)
 
         def find() -> bytes:
@@ -269,7 +269,7 @@ class Endpoints:
             how = asked.get("method") if method is None else method
             return filled_csv(panels.model, frame, how, known, asked.get("seed"))
 
-        return _download(await self._run(find, slow=True), "filled.csv", _CSV)
+        return download(await self._run(find, slow=True), "filled.csv", _CSV)
 
     async def information(self, request: Request) -> Response:
         """How much columns tell of one another."""
@@ -307,15 +307,3 @@ class Endpoints:
         """What may lie under covered parts."""
         asked = await self._json(request)
         return answer(await self._run(self.session.images.inpaint, asked))
-
-
-def _name(request: Request, default: str) -> str:
-    """The name of a file, without folders."""
-    name = request.query_params.get("name", "").replace("\\", "/").rsplit("/", 1)[-1]
-    return name[:200] or default
-
-
-def _download(content: bytes, name: str, media_type: str) -> Response:
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "._- ") else "_" for c in name)
-    headers = {"content-disposition": f'attachment; filename="{safe}"'}
-    return Response(content, media_type=media_type, headers=headers)

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+
 __all__ = ["Pipe", "learn"]
 
 # What questions have to go on with while a model is learnt: they come first.
@@ -104,6 +106,8 @@ class _Asked:
             os.setpgid(0, 0)
         if hasattr(os, "nice"):
             os.nice(_NICE)
+        # One core is left to whoever asks: threads that wait for one another take turns badly.
+        torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
         # Training takes the signal over while it runs.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         threading.Thread(target=self._listen, daemon=True).start()

@@ -184,12 +184,12 @@ class Panel:
 
 
 def _readable(width: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, … that is no smaller."""
+    """The smallest whole number of one digit, or of two that are easily counted, and zeros."""
     power = 1
     while True:
-        for digit in (1, 2, 5):
-            if digit * power >= width:
-                return digit * power
+        for tenths in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80):
+            if tenths * power % 10 == 0 and tenths * power >= 10 * width:
+                return tenths * power // 10
         power *= 10
 
 

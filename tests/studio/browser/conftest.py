@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
@@ -45,15 +46,16 @@ class Studio:
                  "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        self.lines = []
+        assert self.process.stdout is not None
+        self.output, self.lines = self.process.stdout, []
         self.url = self._wait_for_address()
-        self.port = int(re.search(r":(\d+)/", self.url)[1])
+        self.port = urlsplit(self.url).port
         # Its output is read to the end, so that it never waits for a reader.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _wait_for_address(self):
-        for line in self.process.stdout:
+        for line in self.output:
             self.lines.append(line)
             found = re.search(r"http://\S+", line)
             if found:
@@ -61,13 +63,13 @@ class Studio:
         raise RuntimeError("the studio did not start: " + "".join(self.lines))
 
     def _read(self):
-        self.lines.extend(self.process.stdout)
+        self.lines.extend(self.output)
 
     def stop(self):
         self.process.terminate()
         self.process.wait(20)
         self._reader.join(20)
-        self.process.stdout.close()
+        self.output.close()
 
 
 @pytest.fixture

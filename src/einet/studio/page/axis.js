@@ -2,6 +2,7 @@
 
 import { scaleLinear, scaleUtc } from "./vendor/d3.js";
 import { cell, date, number } from "./format.js";
+import { heavyOnes } from "./grid.js";
 
 /** Whether a column is drawn along an axis rather than state by state. */
 export function hasAxis(column) {
@@ -118,10 +119,25 @@ export function exactly(column, value) {
   return number(value, 1e-6);
 }
 
+const heavyOf = new WeakMap();
+
 /** Spikes so heavy that a bin with them in it would dwarf all others: they are drawn as rows. */
 export function heavySpikes(column) {
-  const shares = (column.spikes ?? []).map((_, i) => Math.max(column.prior?.spikes?.[i] ?? 0, column.data?.spikes?.[i] ?? 0));
-  return shares.flatMap((share, i) => (share >= 0.2 ? [i] : []));
+  if (column.grid) return column.spikes.map((_, i) => i);
+  if (!heavyOf.has(column)) {
+    const places = (column.spikes ?? []).map((spike) => binOf(column, spike));
+    heavyOf.set(column, heavyOnes(column.prior?.spikes ?? [], places, column.prior?.bins ?? []));
+  }
+  return heavyOf.get(column);
+}
+
+/** The bin that a value lies in, or -1; the last one has its upper end too. */
+function binOf(column, value) {
+  const place = toPosition(column, value);
+  const last = column.edges.length - 1;
+  if (place === column.edges[last]) return last - 1;
+  const bin = column.edges.findLastIndex((edge) => edge <= place);
+  return bin < last ? bin : -1;
 }
 
 /** The bins with all lighter spikes put where they lie: what is drawn along the axis. */
@@ -130,11 +146,9 @@ export function withSpikes(column, shares) {
   const total = [...shares.bins];
   const heavy = new Set(heavySpikes(column));
   (column.spikes ?? []).forEach((spike, i) => {
-    const place = toPosition(column, spike);
     if (heavy.has(i) || !shares.spikes?.[i]) return;
-    const bin = column.edges.findLastIndex((edge) => edge <= place);
-    if (bin >= 0 && bin < total.length) total[bin] += shares.spikes[i];
-    else if (place === column.edges[total.length]) total[total.length - 1] += shares.spikes[i];
+    const bin = binOf(column, spike);
+    if (bin >= 0) total[bin] += shares.spikes[i];
   });
   return total;
 }

@@ -3,22 +3,35 @@
 // With fewer, each has a row of its own; with more bins, they would be too thin to point at.
 const FEW = 12;
 const BINS = 40;
-// A state so heavy would dwarf all others: it is drawn as a row, like the spike of a number.
+// A value so heavy, and so much heavier than any bin, would dwarf all others: it is drawn as a row.
 const HEAVY = 0.2;
+const TIMES = 3;
+
+/** Which of some values, with their shares and their bins, are drawn as rows of their own. */
+export function heavyOnes(shares, places, bins) {
+  const total = [...bins];
+  const isCandidate = shares.map((share) => share >= HEAVY);
+  shares.forEach((share, i) => {
+    if (!isCandidate[i] && places[i] >= 0 && places[i] < total.length) total[places[i]] += share;
+  });
+  const most = Math.max(...total);
+  return shares.flatMap((share, i) => (isCandidate[i] && share >= TIMES * most ? [i] : []));
+}
 
 /** A column as it is drawn: many numeric states become an axis with bins. */
 export function asDrawn(column) {
   const values = column.values ?? [];
   if (column.kind !== "ordered" || values.length <= FEW || !values.every((value) => typeof value === "number")) return column;
-  const heavy = values.flatMap((_, i) => (Math.max(column.prior?.values?.[i] ?? 0, column.data?.values?.[i] ?? 0) >= HEAVY ? [i] : []));
   const edges = edgesOf(values);
+  const places = values.map((value) => edges.findLastIndex((edge) => edge <= value));
+  const heavy = heavyOnes(column.prior?.values ?? [], places, new Array(edges.length - 1).fill(0));
   const drawn = {
     ...column,
     kind: values.every(Number.isInteger) ? "integer" : "number",
     values: null,
     edges,
     spikes: heavy.map((i) => values[i]),
-    grid: { heavy, places: values.map((value, i) => (heavy.includes(i) ? null : edges.findLastIndex((edge) => edge <= value))) },
+    grid: { heavy, places: places.map((place, i) => (heavy.includes(i) ? null : place)) },
   };
   drawn.data = regrouped(drawn, column.data);
   drawn.prior = regrouped(drawn, column.prior);

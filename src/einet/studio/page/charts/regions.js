@@ -10,6 +10,7 @@ const ROW = 34;
 const DEPTH = 120;
 
 function label(region) {
+  if (region.kind === "mixture") return count(region.sums, "model");
   const { scope: names, count: size } = region;
   const weight = region.weight === undefined ? "" : `${percent(region.weight)}: `;
   return weight + (size > names.length || size > 3 ? `${short(names.slice(0, 2).join(", "), 22)} … (${number(size)})` : short(names.join(", "), 30));
