@@ -31,8 +31,8 @@ def test_quality():
         }
         for name in front_text.PUBLISHED_BITS
     }
-    text = front_text.quality(everything(), images, (20, 18, 7))
-    assert "at or above on 18; on 7" in text
+    text = front_text.quality(everything(), images, (20, 18, 7, 9))
+    assert "at or above on 18; on 7 (9 of verified ones)" in text
     assert text.count(" 2.500 ") == 2
     # No worse than the others counts as the best; less than one of two published ones does not.
     (c2st,) = (line for line in text.splitlines() if "C2ST" in line)
