@@ -254,6 +254,24 @@ def test_a_bounded_part_of_a_file_is_in_memory(tmp_path, monkeypatch):
     assert most[20_000] < 400
 
 
+def test_a_sample_of_a_file_reads_little_more_than_it_holds(tmp_path, monkeypatch):
+    """However large the file is: first leaves and structures come from such samples."""
+    path = tmp_path / "many.parquet"
+    pyarrow.parquet.write_table(table_of(rows_of(5000)), path, row_group_size=50)
+    rows, read = FileRows(path, 4, 1, CPU), []
+    whole = type(rows._files).read
+
+    def counted(self, unit):
+        for batch in whole(self, unit):
+            read.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(type(rows._files), "read", counted)
+    assert len(rows.some(200, torch.Generator().manual_seed(0))) == 200
+    # Four row groups, and those that a thread may have read ahead meanwhile.
+    assert sum(read) <= 200 + 4 * 50
+
+
 def test_shards_of_a_file_make_up_all_of_it(file):
     path, x = file
     rows = FileRows(path, 4, 1, CPU)

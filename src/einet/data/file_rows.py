@@ -170,8 +170,16 @@ class FileRows(RowStream):
             self._check(part, self._name)
         return part
 
-    def _read(self, sizes: Sequence[int], generator: torch.Generator | None) -> Iterator[Batch]:
-        """All rows of this process in batches of so many rows."""
+    def _read(
+        self, sizes: Sequence[int], generator: torch.Generator | None, shuffled: bool = True
+    ) -> Iterator[Batch]:
+        """All rows of this process in batches of so many rows.
+
+        Args:
+            sizes: How many rows each batch has.
+            generator: What draws the order; None for that of the files.
+            shuffled: Whether rows are shuffled, too, rather than row groups alone.
+        """
         if not self._units:
             return
         self._files.check_unchanged()
@@ -180,7 +188,7 @@ class FileRows(RowStream):
             order = torch.randperm(len(units), generator=generator).tolist()
             units = [units[number] for number in order]
         with closing(read_ahead(self._parts(units))) as parts:
-            if generator is None:
+            if generator is None or not shuffled:
                 batches = cut_into(parts, sizes)
             else:
                 room = fitting("shuffled rows", 4 * self.num_variables)
@@ -208,7 +216,9 @@ class FileRows(RowStream):
         rows = self._own_rows
         if not rows:
             return Batch(torch.zeros(0, self.num_variables, device=self.device))
-        with closing(self._read([min(most, rows)], generator)) as batches:  # type: ignore[type-var]
+        sizes = [min(most, rows)]
+        # A buffer to shuffle so large a batch in would hold several times as many rows.
+        with closing(self._read(sizes, generator, shuffled=False)) as batches:  # type: ignore[type-var]
             batch = next(batches)
         # Where these are all, none is left to be looked at.
         self._checked = self._checked or len(batch) == rows
