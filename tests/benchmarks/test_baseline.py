@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import einet
-from benchmarks.baseline import BernoulliLeaves, LogDomainNetwork
+from benchmarks.baseline import BernoulliLeaves, GaussianLeaves, LogDomainNetwork
 from experiments.table1.sanity import same_start
 
 
@@ -14,6 +14,7 @@ def _pair(depth: int, replicas: int, num_sums: int) -> tuple[einet.Einet, LogDom
     (block,) = model.leaf.leaf_blocks
     mean, variance = block.stored.detach().unflatten(1, network.columns.shape).unbind(-1)
     assert torch.equal(block.columns, network.columns)
+    assert isinstance(network.leaves, GaussianLeaves)
     network.leaves.set(mean.movedim(0, -1), variance.movedim(0, -1))
     with torch.no_grad():
         for theirs, ours in zip(network.log_weights, model.circuit.weights, strict=False):
