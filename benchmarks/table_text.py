@@ -90,9 +90,14 @@ TOPICS = (
         "more",
     ),
     Topic(
-        "**Imputation**, share of the true numbers within intervals of 90 %",
+        "**Imputation**, share of the true numbers within intervals of 90 %, and the model's own "
+        "share of them: few numbers have no interval of exactly 90 %",
         "imputation",
-        {f"coverage of 90 %, {how}": how for how in ("at random", "given others", "blocks")},
+        {
+            f"{what} of 90 %, {how}": how if what == "coverage" else f"{how}, own share"
+            for how in ("at random", "given others", "blocks")
+            for what in ("coverage", "own share")
+        },
         {"einet": "einet"},
     ),
     Topic(

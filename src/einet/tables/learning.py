@@ -101,12 +101,12 @@ def recipe_for(
 def prior_for(rows: int, with_classes: bool = False) -> Prior:
     """The pseudo-counts that suit so many rows.
 
-    At most one row for the weights of each sum, so that none is ever 0, and a thirtieth of that for
-    each leaf: more would make leaves too wide for columns that nearly determine one another, as
-    many rows show them to do. A category needs a little more, as no row may be there of it. Of very
-    many rows a few that go astray by pseudo-counts would give draws away, so that these fall
-    further. Classes are told apart by states that few rows of a class have: such models count two
-    rows at each.
+    One row for the weights of each sum, so that none is ever 0, and at most a thirtieth of one for
+    each leaf, the less the more rows there are: more would make leaves too wide for columns that
+    nearly determine one another, as many rows show them to do. A category needs a little more, as
+    no row may be there of it. Of very many rows a few that go astray by pseudo-counts would give
+    draws away, so that these fall. Classes are told apart by states that few rows of a class have:
+    such models count two rows at each, and fewer for sums.
 
     Args:
         rows: How many there are to learn from.
@@ -114,15 +114,15 @@ def prior_for(rows: int, with_classes: bool = False) -> Prior:
 
     Example:
         >>> [prior_for(rows).sums for rows in (300, 1000, 20_000)]
-        [1.0, 0.3, 0.05]
+        [1.0, 1.0, 0.05]
         >>> prior_for(1000, with_classes=True).states
         2.0
     """
-    sums = float(np.clip(300 / max(rows, 1), 0.1, 1.0))
+    falling = float(np.clip(300 / max(rows, 1), 0.1, 1.0))
     if with_classes:
-        return Prior(sums, sums / 30, 2.0)
+        return Prior(falling, falling / 30, 2.0)
     if rows < _MANY_ROWS:
-        return Prior(sums, sums / 30, 0.1)
+        return Prior(1.0, falling / 30, 0.1)
     return Prior(1000 / rows, 300 / rows, 0.1)
 
 

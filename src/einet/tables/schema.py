@@ -211,10 +211,11 @@ class Table:
         data = self._frame(frame)
         jitter = None if seed is None else np.random.default_rng(seed)
         parts, notes = [np.empty((len(data), 0))], []
+        given = set(column_names(data))
         for name, coding in self.codings.items():
             if isinstance(coding, Identifier):
                 continue
-            cells = self._cells(data, name)
+            cells = self._cells(data, name) if name in given else None
             if cells is None:
                 parts.append(np.full((len(data), coding.num_variables), np.nan))
                 continue
@@ -261,8 +262,8 @@ class Table:
             {'size': array([ 4., nan])}
         """
         data = self._frame(frame)
-        found = {name: self._cells(data, name) for name in self.modelled}
-        return {name: cells for name, cells in found.items() if cells is not None}
+        given = set(column_names(data))
+        return {name: self._cells(data, name) for name in self.modelled if name in given}
 
     def decode(self, values: Any, backend: str | None = None) -> Any:
         """A data frame of variables' values; identifiers are left out.
@@ -400,10 +401,8 @@ class Table:
         check_names(column_names(data), self.names, self.modelled)
         return data
 
-    def _cells(self, data: Any, name: Any) -> np.ndarray | None:
-        """The cells of a column as its coding takes them; None where there is none."""
-        if name not in data.columns:
-            return None
+    def _cells(self, data: Any, name: Any) -> np.ndarray:
+        """The cells of a column as its coding takes them."""
         if self.codings[name].is_number:
             return numbers_of(data.get_column(name), self.types[name], name)
         return objects_of(data.get_column(name), name)

@@ -71,8 +71,10 @@ def check_names(given: Sequence[Any], names: Sequence[Any], modelled: Sequence[A
         names: Those of the table's.
         modelled: Those among them that have variables.
     """
-    absent = [name for name in modelled if name not in given]
-    extra = [name for name in given if name not in names]
+    # Sets, as there may be ten thousand names.
+    known, found = set(names), set(given)
+    absent = [name for name in modelled if name not in found]
+    extra = [name for name in given if name not in known]
     if absent and len(absent) == len(modelled):
         raise ValueError(
             f"frame has no column of the table, whose columns are {shown(list(names))}, but "
