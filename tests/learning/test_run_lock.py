@@ -51,12 +51,12 @@ spec = importlib.util.spec_from_file_location("run_lock", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 with module.RunLock(sys.argv[2]):
-    child = os.fork()
-    if not child:
+    if not os.fork():
+        # Told by the child itself: what it inherits is given up when fork has returned here.
+        print(os.getpid(), flush=True)
         os.close(1)
         time.sleep(60)
         os._exit(0)
-    print(child, flush=True)
     sys.stdin.read()
 """
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,12 @@ class Panel:
             low, high = beside.quantiles([_BEYOND, 1 - _BEYOND])[:, 0].tolist()
             edges = edges_of(self.number, low, high)
         self.bins = Bins(coding, edges)
+        #: Where the density is looked at, there and on the model's scale; nowhere without numbers.
+        self._places = self._scaled = self._slopes = np.empty(0)
+        if isinstance(self.number, Number):
+            self._places = self._looked_at()
+            scale = self.number.scale
+            self._scaled, self._slopes = scale.forward(self._places), scale.log_slope(self._places)
 
     @property
     def kind(self) -> str:
@@ -141,7 +146,7 @@ class Panel:
             return float(marginal.known[0])
         first = len(self.bins.values)
         spikes, beside = masses[:first], float(masses[first:].sum())
-        density = self._density(marginal, *self._on_scale)
+        density = self._density(marginal, self._scaled, self._slopes)
         best = beside
         if self.number.decimals is not None:
             best = beside * float(density.max()) * self.number.step
@@ -149,19 +154,12 @@ class Panel:
             return self.bins.values[int(spikes.argmax())]
         return float(self._places[int(density.argmax())])
 
-    @cached_property
-    def _places(self) -> np.ndarray:
+    def _looked_at(self) -> np.ndarray:
         edges = self.bins.edges
         x = np.linspace(edges[0], edges[-1], _PLACES)
         if self.number.decimals is not None:
             x = np.unique(np.round(x, self.number.decimals))
         return x[(x >= self.number.smallest) & (x <= self.number.largest)]
-
-    @cached_property
-    def _on_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        scale = self.number.scale
-        x = self._places
-        return scale.forward(x), scale.log_slope(x)
 
     def density(self, marginal: Marginal, x: np.ndarray) -> np.ndarray:
         """The density of numbers beside spikes at some places."""

@@ -89,7 +89,15 @@ class TablePosterior:
 
     @property
     def log_model_evidence(self) -> Float[np.ndarray, " rows"]:
-        """The same with cells of rows on the model's scale."""
+        """The same as :attr:`log_evidence`, with cells of rows on the model's scale.
+
+        Example:
+            >>> import einet, pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": ["x", "y"] * 30})
+            >>> posterior = einet.TableModel.fit(frame, epochs=3).given({"a": "x"})
+            >>> bool(posterior.log_model_evidence[0] == posterior.log_evidence[0])  # no numbers
+            True
+        """
         return self._log_evidence
 
     # -- one column ------------------------------------------------------------------------------
@@ -403,7 +411,13 @@ class TablePosterior:
         return self.table.decode(z, self.evidence.backend)
 
     def check_possible(self) -> None:
-        """Raise where the evidence of a row cannot be."""
+        """Raise where the evidence of a row cannot be.
+
+        Example:
+            >>> import einet, pandas
+            >>> frame = pandas.DataFrame({"a": ["x", "y"] * 30, "b": [1.5, 2.5] * 30})
+            >>> einet.TableModel.fit(frame, epochs=1).given({"a": "x"}).check_possible()
+        """
         rows = self._impossible
         if len(rows):
             raise ValueError(
