@@ -20,6 +20,7 @@ import cpu_text
 import front_text
 import gpu_text
 import process_text
+import studio_text
 import table_text
 import tree_text
 from cpu_rows import load
@@ -32,6 +33,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "distributed.md",
+    ROOT / "docs" / "studio.md",
     ROOT / "docs" / "tables.md",
 )
 
@@ -86,6 +88,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "processes-table": lambda: process_text.measured(_stored("scale")),
     "processes-gpu": lambda: process_text.on_one_gpu(_stored("scale")),
     "processes-paper": lambda: process_text.on_paper(_stored("scale")),
+    "studio-waiting": lambda: studio_text.waiting(_stored("studio")),
     "cpu-table": lambda: cpu_text.table(_stored("cpu")),
     "cpu-scaling": lambda: _wrapped(cpu_text.scaling_summary(_stored("cpu-scaling"))),
     "tables-results": lambda: table_text.results(_stored("tables")),
