@@ -1,10 +1,10 @@
-"""What docs/distributed.md says of many processes, from `results/scale.json`."""
+"""What docs/distributed.md and docs/large_data.md say of scale, from `results/scale.json`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["measured", "on_one_gpu", "on_paper"]
+__all__ = ["from_files", "measured", "on_one_gpu", "on_paper"]
 
 Row = dict[str, Any]
 
@@ -12,6 +12,32 @@ Row = dict[str, Any]
 def _lines(head: list[str], body: list[list[str]]) -> str:
     rule = ["---"] * len(head)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *body))
+
+
+def from_files(rows: list[Row]) -> str:
+    """Learning from Parquet files beside learning from the same rows in memory."""
+    head = [
+        "rows × 64", "file", "from it: peak memory", "rows a second", "in memory: peak memory",
+        "rows a second", "from the file, of that",
+    ]  # fmt: skip
+    mine = {(row["source"], row["rows"]): row for row in rows if row["task"] == "sources"}
+    body = []
+    for count in sorted({count for _, count in mine}):
+        file, memory = mine["parquet", count], mine["memory", count]
+        body.append(
+            [
+                f"{count:,}",
+                f"{file['file_mb']:,.0f} MB",
+                *_peak_and_speed(file),
+                *_peak_and_speed(memory),
+                f"{100 * file['rows_per_second'] / memory['rows_per_second']:.0f} %",
+            ]
+        )
+    return _lines(head, body)
+
+
+def _peak_and_speed(row: Row) -> list[str]:
+    return [f"{row['peak_mib']:,} MiB", f"{row['rows_per_second']:,}"]
 
 
 def measured(rows: list[Row]) -> str:

@@ -98,7 +98,7 @@ def test_all_queries_of_one_model(kind: str):
 
     def work(number: int) -> None:
         names = list(QUERIES)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if kind == "Einet" else 1):
             for name in names[number:] + names[:number]:
                 assert same(QUERIES[name](model, x), expected[name]), name
 

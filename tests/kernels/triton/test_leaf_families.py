@@ -54,7 +54,7 @@ def test_families_that_differ_by_variable(case: Case, device: str) -> None:
 
 
 @interpreted
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=3),
     K=st.integers(1, 20),
