@@ -84,7 +84,7 @@ class Column:
     spikes: Sequence[float | int] | None = None
     categories: Sequence[Any] | None = None
     decimals: int | None = None
-    bins: int | Sequence[Any] | None = None
+    bins: int | Sequence[Any] | np.ndarray | None = None
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, get_args(Kind))
