@@ -155,8 +155,10 @@ def _binned(
                 f"{coding.largest:g}, got {known[strange][0]:g}"
             )
         return coding
-    lower = lower if math.isfinite(lower) else float(known.min())
-    upper = upper if math.isfinite(upper) else float(known.max())
+    ends = known.min(), known.max()
+    smallest, largest = ends if decimals is None else np.round(ends, decimals)
+    lower = lower if math.isfinite(lower) else float(smallest)
+    upper = upper if math.isfinite(upper) else float(largest)
     if lower == upper and decimals is None:
         # One number has no width, and no density either.
         return Constant(lower)

@@ -75,6 +75,17 @@ def test_bounds_and_edges_that_are_given():
     assert continuous.encode(np.array([30.5, 70.0, 80.0]))[:, 0].tolist() == [1, 1, 1]
 
 
+def test_decimals_of_half_the_digits():
+    cells = (np.random.default_rng(0).normal(20_000, 900, 300)).round(1).astype(np.float32)
+    frame = pd.DataFrame({"a": cells})
+    table = Table.of(frame, columns={"a": "bins"})
+    coding = table.coding("a")
+    assert isinstance(coding, Binned)
+    assert coding.decimals == 1
+    assert np.isfinite(table.log_density_change(frame)).all()
+    assert table.decode(table.encode(frame))["a"].dtype == np.float32
+
+
 def test_edges_of_dates():
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(50), unit="D")
     edges = [dt.date(2020, 1, 1), pd.Timestamp("2020-02-01"), np.datetime64("2020-03-01")]

@@ -53,7 +53,7 @@ class Binned(Coding):
     #: Bins end where their column does: nothing more is known of what was seen.
     seen: ClassVar[None] = None
 
-    def __init__(self, edges: Sequence[float], decimals: int | None = None) -> None:
+    def __init__(self, edges: Sequence[float | int], decimals: int | None = None) -> None:
         self.edges = np.array(edges, dtype=np.float64)
         self.decimals = decimals
         if self.edges.ndim != 1 or len(self.edges) < 2 or not np.isfinite(self.edges).all():
@@ -113,7 +113,7 @@ class Binned(Coding):
         return cls(_half_above(np.array([low, *inner, high]), step), decimals)
 
     @classmethod
-    def between(cls, edges: Sequence[float], decimals: int | None = None) -> Binned:
+    def between(cls, edges: Sequence[float | int], decimals: int | None = None) -> Binned:
         """Bins with given edges, each of which is the smallest number of a bin, or the last of all.
 
         Args:
@@ -214,6 +214,9 @@ class Binned(Coding):
         return np.where(np.isnan(cells), 0.0, slope)
 
     def is_strange(self, cells: np.ndarray) -> Bool[np.ndarray, " rows"]:
+        if self.decimals is not None:
+            # Decimals of half the usual digits look crooked.
+            cells = np.round(cells, self.decimals)
         return (cells < self.smallest) | (cells > self.largest)
 
     def levels(self, z: Float[np.ndarray, "rows 1"], count: int) -> Float[np.ndarray, " rows"]:
