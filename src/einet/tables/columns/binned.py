@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 
 from einet.families import Categorical, ExponentialFamily
 from einet.tables.columns.base import Alternative, Coding, register
+from einet.tables.columns.bin_edges import even_edges, outer_edges
 from einet.tables.columns.bin_events import Covered, Segments, Spot
 from einet.tables.columns.number import grid_points
 from einet.tables.constraints import Constraint, Interval
@@ -92,25 +93,7 @@ class Binned(Coding):
             lower, upper: The smallest and the largest number.
             decimals: To how many decimals the cells are rounded, if they are.
         """
-        values, sizes = np.unique(cells, return_counts=True)
-        until = np.cumsum(sizes)
-        wanted = until[-1] * np.arange(1, count) / count
-        # The last value of each bin but the last: the one with which it comes closest.
-        after = np.minimum(np.searchsorted(until, wanted), len(until) - 1)
-        before = np.maximum(after - 1, 0)
-        nearer = np.abs(until[before] - wanted) < np.abs(until[after] - wanted)
-        last = np.unique(np.where(nearer, before, after))
-        last = last[last < len(values) - 1]
-        below, above = values[last], values[last + 1]
-        if decimals is None:
-            middles = below + (above - below) / 2
-            inner = np.where(middles > below, middles, above)
-            return cls([lower, *inner.tolist(), upper])
-        step = 10.0**-decimals
-        # The ends need not lie on the grid.
-        low, high = np.ceil(round(lower / step, 6)) - 1, np.floor(round(upper / step, 6))
-        inner = np.floor((np.round(below / step) + np.round(above / step)) / 2)
-        return cls(_half_above(np.array([low, *inner, high]), step), decimals)
+        return cls(even_edges(cells, count, lower, upper, decimals), decimals)
 
     @classmethod
     def between(cls, edges: Sequence[float | int], decimals: int | None = None) -> Binned:
@@ -124,16 +107,7 @@ class Binned(Coding):
             >>> Binned.between([0, 18, 65], decimals=0).edges
             array([-0.5, 17.5, 65.5])
         """
-        if decimals is None:
-            return cls(edges)
-        step = 10.0**-decimals
-        numbers = np.round(np.asarray(edges, dtype=np.float64) / step, 6)
-        steps = np.append(np.ceil(numbers[:-1]) - 1, np.floor(numbers[-1]))
-        if bool((np.diff(steps) <= 0).any()):
-            raise ValueError(
-                f"edges must have a number in steps of {step:g} in every bin, got {list(edges)}"
-            )
-        return cls(_half_above(steps, step), decimals)
+        return cls(outer_edges(edges, decimals), decimals)
 
     @property
     def step(self) -> float:
@@ -300,8 +274,3 @@ class Binned(Coding):
         if decimals is not None and (type(decimals) is not int or not -300 < decimals < 300):
             raise ValueError(f"decimals must be a small integer or None, got {decimals!r}")
         return cls(plain["edges"], decimals)
-
-
-def _half_above(steps: np.ndarray, step: float) -> list[float]:
-    """What lies half a step above points of a grid, which are counted in steps."""
-    return ((steps + 0.5) * step).tolist()
