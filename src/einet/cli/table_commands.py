@@ -104,7 +104,7 @@ def sample(
     source = TableSource(model.model, model.table)
     event = [{}] if given is None else condition_boxes(source, given)
     check_room(f"number: {number:,} rows", number * model.table.num_variables * _BYTES_A_VALUE)
-    frame = model.table.decode(source.sample(number, event, seed).cpu().numpy(), backend="pandas")
+    frame = source.sample_frame(number, event, seed, backend="pandas")
     write_table(frame, output)
     if plot is not None and data is not None:
         figure = new_figure()

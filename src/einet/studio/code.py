@@ -10,7 +10,7 @@ from einet.studio.evidence import Known
 from einet.studio.panels import Panels
 from einet.studio.schema import corrections
 from einet.studio.session import Session
-from einet.tables.columns import Number, Spiked, States
+from einet.tables.columns import Binned, Number, Spiked, States
 from einet.tables.constraints import Interval, Values
 
 __all__ = ["code_for"]
@@ -112,7 +112,7 @@ def _evidence(panels: Panels, name: Any, pieces: Sequence[Any]) -> str:
     """Evidence of a column as ``given`` takes it."""
     panel = panels.panels[name]
     number = panel.coding.number if isinstance(panel.coding, Spiked) else panel.coding
-    is_continuous = isinstance(number, Number) and number.decimals is None
+    is_continuous = isinstance(number, Number | Binned) and number.decimals is None
     plain = _written(pieces)
     is_temporal = panel.terms.cells.is_temporal and panel.coding.is_number
     if plain is not None and not is_temporal:

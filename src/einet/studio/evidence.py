@@ -11,7 +11,7 @@ from einet._checks import shown
 from einet.studio.answers import ApiError
 from einet.tables import TableModel, TablePosterior
 from einet.tables.cells import CellType
-from einet.tables.columns import Constant, Identifier, Number, Spiked, States
+from einet.tables.columns import Binned, Constant, Identifier, Number, Spiked, States
 from einet.tables.constraints import Interval, Pieces, Values, complement, intersection, union
 from einet.tables.schema import Table
 
@@ -46,7 +46,7 @@ class Terms:
         if self.coding.is_number and self.cells.is_temporal:
             self.unit = self.cells.per_unit / (1e3 if self.is_date else 1e6)
         number = self.coding.number if isinstance(self.coding, Spiked) else self.coding
-        decimals = number.decimals if isinstance(number, Number) else None
+        decimals = number.decimals if isinstance(number, Number | Binned) else None
         self.is_whole = self.cells.is_whole or (decimals is not None and decimals <= 0)
 
     def number(self, value: Any, what: str = "value") -> float:

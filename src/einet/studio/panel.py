@@ -14,8 +14,9 @@ import torch
 
 from einet.studio.evidence import Terms
 from einet.tables import TableModel, TablePosterior
+from einet.tables.binned_marginal import BinnedMarginal
 from einet.tables.bins import Bins
-from einet.tables.columns import Number, Spiked, States
+from einet.tables.columns import Binned, Number, Spiked, States
 from einet.tables.marginal import Marginal
 
 __all__ = ["NUM_BINS", "Panel", "edges_of"]
@@ -45,7 +46,7 @@ class Panel:
         self.coding: Any = coding
         self.number: Any = coding.number if isinstance(coding, Spiked) else coding
         edges: Sequence[float] = ()
-        if isinstance(self.number, Number):
+        if isinstance(self.number, Number | Binned):
             beside = prior.marginal(name)
             if isinstance(coding, Spiked):
                 beside = Marginal(name, self.number, beside.kind, np.ones((1, 1)), beside.parts)
@@ -144,6 +145,8 @@ class Panel:
         """
         if marginal.known is not None and not np.isnan(marginal.known[0]):
             return float(marginal.known[0])
+        if isinstance(marginal, BinnedMarginal):
+            return float(marginal.mode()[0])
         first = len(self.bins.values)
         spikes, beside = masses[:first], float(masses[first:].sum())
         density = self._density(marginal, self._scaled, self._slopes)
@@ -163,6 +166,8 @@ class Panel:
 
     def density(self, marginal: Marginal, x: np.ndarray) -> np.ndarray:
         """The density of numbers beside spikes at some places."""
+        if isinstance(marginal, BinnedMarginal):
+            return marginal.density(x)[0]
         scale = self.number.scale
         return self._density(marginal, scale.forward(x), scale.log_slope(x))
 
@@ -203,7 +208,7 @@ def _whole(mean: np.ndarray, deviation: np.ndarray, ends: tuple[float, float]) -
     return root * np.maximum(high - low, np.finfo(np.float64).tiny)
 
 
-def edges_of(number: Number, low: float, high: float) -> list[float]:
+def edges_of(number: Number | Binned, low: float, high: float) -> list[float]:
     """Edges of at most so many bins of equal width that hold what lies between two numbers.
 
     Those of a grid lie half a step beside its points.
@@ -226,6 +231,6 @@ def edges_of(number: Number, low: float, high: float) -> list[float]:
         return np.round(edges, number.decimals + 1).tolist()
     # Rounded outwards, to numbers that can be read.
     unit = 10.0 ** math.floor(math.log10((high - low) / NUM_BINS))
-    low = max(math.floor(low / unit) * unit, number.scale.lower)
-    high = min(math.ceil(high / unit) * unit, number.scale.upper)
+    low = max(math.floor(low / unit) * unit, number.smallest)
+    high = min(math.ceil(high / unit) * unit, number.largest)
     return np.linspace(low, high, NUM_BINS + 1).tolist()

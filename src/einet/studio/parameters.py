@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from einet.studio.answers import ApiError
 from einet.studio.evidence import Terms
 from einet.studio.files import Opened
 from einet.studio.structure import find_region, names_of
-from einet.tables.columns import Number, Spiked, States
+from einet.tables.columns import Binned, Number, Spiked, States
 
 __all__ = ["describe_parameters"]
 
@@ -97,6 +98,10 @@ def _probabilities(opened: Opened, variable: int, shares: np.ndarray) -> dict[st
             states = [terms.value(value) for value in coding.values]
         elif isinstance(coding, Spiked):
             states = ["no spike", *(terms.value(value) for value in coding.spikes.tolist())]
+        elif isinstance(coding, Binned):
+            half = coding.step / 2
+            ends = ((low + half, high - half) for low, high in pairwise(coding.edges.tolist()))
+            states = [f"{terms.value(low)} to {terms.value(high)}" for low, high in ends]
     most = max(1, _MOST_NUMBERS // len(shares))
     order = np.argsort(-shares.mean(0), kind="stable")[:most]
     return {

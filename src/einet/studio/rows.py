@@ -16,7 +16,7 @@ from einet.studio.panel import Panel
 from einet.studio.panels import Panels
 from einet.tables import TablePosterior
 from einet.tables.cells import numbers_of
-from einet.tables.columns import Number, Spiked, States
+from einet.tables.columns import Binned, Number, Spiked, States
 from einet.tables.evidence import Evidence
 from einet.tables.frames import as_rows
 from einet.tables.marginal import Marginal
@@ -225,7 +225,7 @@ def _compared(panel: Panel, marginal: Marginal, cell: np.ndarray, mode: Any) -> 
 def _weight(panel: Panel, marginal: Marginal, x: float) -> tuple[float, bool]:
     """The probability of a number that has one, or its density; and which of both it is."""
     coding, number = panel.coding, panel.number
-    assert isinstance(number, Number)
+    assert isinstance(number, Number | Binned)
     if isinstance(coding, Spiked) and x in coding.spikes:
         return float(marginal.shares[0, 1 + int(np.searchsorted(coding.spikes, x))]), True
     if number.decimals is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from einet.studio.answers import ApiError
 from einet.studio.files import Data
 from einet.tables.cells import CellType
-from einet.tables.columns import Coding, Constant, Identifier, Number, Spiked, States
+from einet.tables.columns import Binned, Coding, Constant, Identifier, Number, Spiked, States
 
 __all__ = ["corrections", "describe_schema", "kind_of", "kinds_for"]
 
@@ -17,7 +17,7 @@ _EXAMPLES = 5
 # So many rows are looked at for examples.
 _LOOKED_AT = 1000
 
-_NUMBERS = ("continuous", "positive", "bounded", "integer", "spiked", "states")
+_NUMBERS = ("continuous", "positive", "bounded", "integer", "spiked", "states", "bins")
 _OBJECTS = ("categories", "ordered")
 
 
@@ -56,6 +56,8 @@ def kind_of(coding: Coding, kind: CellType) -> str:
         if all(isinstance(value, bool) for value in coding.values):
             return "boolean"
         return "states" if coding.is_number else "ordered" if coding.ordered else "categories"
+    if isinstance(coding, Binned):
+        return "bins"
     if kind.is_temporal:
         return "time"
     if isinstance(coding, Spiked):
@@ -71,13 +73,15 @@ def kind_of(coding: Coding, kind: CellType) -> str:
 def kinds_for(coding: Coding, kind: CellType) -> list[str]:
     """What a column may be taken for: what it was, and what else its cells allow."""
     if kind.is_temporal:
-        kinds = ["time", "states"]
+        kinds = ["time", "states", "bins"]
     elif kind.is_numeric:
         kinds = [*_NUMBERS, *_OBJECTS]
         number = coding.number if isinstance(coding, Spiked) else coding
+        if isinstance(number, Binned) and number.smallest < 0:
+            kinds.remove("positive")
         if isinstance(number, Number) and number.seen is not None and number.seen[0] < 0:
             kinds.remove("positive")
-        if isinstance(number, Number) and (number.decimals is None or number.decimals > 0):
+        if isinstance(number, Number | Binned) and (number.decimals is None or number.decimals > 0):
             kinds.remove("integer")
     else:
         kinds = list(_OBJECTS)

@@ -11,11 +11,12 @@ from jaxtyping import Float, Int
 from einet.data.events import States
 from einet.families import Gaussian
 from einet.models.base import Model
+from einet.tables.columns.bin_events import Spot
 from einet.tables.evidence import Evidence
 from einet.tables.piece import Piece
 from einet.tables.schema import Table
 
-__all__ = ["weighted_pieces"]
+__all__ = ["is_certain", "weighted_pieces"]
 
 
 def weighted_pieces(
@@ -43,16 +44,26 @@ def weighted_pieces(
     if evidence.log_changes is not None:
         logs = logs + evidence.log_changes[:, None]
     is_continuous = [isinstance(family, Gaussian) for family in table.families()]
-    held = np.array([sum(is_continuous[v] for v in values) for values, _ in known])
+    held = np.array(
+        [
+            sum(is_continuous[v] or isinstance(value, Spot) for v, value in values.items())
+            for values, _ in known
+        ]
+    )
     possible = np.where(logs > -np.inf, held[:, None], np.iinfo(np.int64).max)
     points = np.where(np.isneginf(logs).all(0), 0, possible.min(0))
     return pieces, np.where(held[:, None] == points, logs, -np.inf), points
+
+
+def is_certain(event: States) -> bool:
+    """Whether an event leaves one state, and leaves all of it."""
+    return event.values.numel() == 1 and float(event.weights) == 1.0
 
 
 def _settled(alternative: Mapping[int, Any]) -> tuple[dict[int, float], dict[int, Any]]:
     """What an alternative says: values of variables, and events of others."""
     values = {v: event for v, event in alternative.items() if isinstance(event, float)}
     for variable, event in alternative.items():
-        if isinstance(event, States) and event.values.numel() == 1:
+        if isinstance(event, States) and is_certain(event):
             values[variable] = float(event.values)
     return values, {v: event for v, event in alternative.items() if v not in values}

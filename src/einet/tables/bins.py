@@ -12,7 +12,9 @@ import torch
 from jaxtyping import Float, Int
 
 from einet.engine.few_rows import FewPasses
-from einet.tables.columns import Coding, Number, Spiked, States
+from einet.tables.binned_marginal import BinnedMarginal
+from einet.tables.columns import Binned, Coding, Number, Spiked, States
+from einet.tables.columns.bin_events import Spot
 from einet.tables.constraints import Interval, Pieces, Values
 from einet.tables.leaves import GaussianLeaves, cdf_at
 from einet.tables.marginal import Marginal
@@ -55,12 +57,14 @@ class Bins:
         elif isinstance(coding, Spiked):
             self.values = coding.spikes.tolist()
         self.edges = np.asarray(edges, dtype=np.float64)
-        if not isinstance(self.number, Number):
+        if not isinstance(self.number, Number | Binned):
             if len(self.edges):
                 raise ValueError(f"edges are for columns of numbers, got {coding.describe()}")
             return
         if len(self.edges) < 2 or not (np.diff(self.edges) > 0).all():
             raise ValueError(f"edges must be two or more, and ascend, got {list(edges)}")
+        if isinstance(self.number, Binned):
+            return
         inside = np.clip(self.edges, self.number.scale.lower, self.number.scale.upper)
         self._z = torch.from_numpy(np.clip(self.number.scale.forward(inside), -1e300, 1e300))
         # They go with the passes that they were made for.
@@ -82,10 +86,24 @@ class Bins:
         return [*parts, *((Interval(a, b, closed_lower=False),) for a, b in pairwise(ends))]
 
     def ends(self) -> list[tuple[float, float]]:
-        """Between what the numbers of each bin lie, on the model's scale."""
+        """Between what the numbers of each bin lie, on the model's scale if there is one."""
         if not len(self.edges):
             return []
-        return list(pairwise([-np.inf, *self._z.tolist(), np.inf]))
+        inner = self.edges if isinstance(self.number, Binned) else self._z
+        return list(pairwise([-np.inf, *inner.tolist(), np.inf]))
+
+    def of_bins(self, event: Any = None) -> Float[np.ndarray, "bins parts"]:
+        """The probability of each part given each bin of a column in bins, and an event of it."""
+        assert isinstance(self.number, Binned)
+        if isinstance(event, Spot):
+            part = int(self.place(np.array([event.cell]))[0])
+            return np.tile(np.eye(len(self))[part], (len(self.number.widths), 1))
+        possible = self.number.segments_of(event)
+        shares = [
+            self.number.shares([(max(a, low), min(b, high)) for a, b in possible])
+            for low, high in self.ends()
+        ]
+        return np.stack(shares, 1) / np.maximum(self.number.shares(possible), 1e-300)[:, None]
 
     def place(self, cells: np.ndarray) -> Int[np.ndarray, " rows"]:
         """The part that each cell lies in, −1 where it is missing or none of the values."""
@@ -103,10 +121,13 @@ class Bins:
         """The probability of each part in every row."""
         if isinstance(self.coding, States):
             return marginal.shares
-        numbers = np.zeros((len(marginal.shares), len(self.edges) + 1))
-        for leaves, ends, share in marginal.weighted_parts():
-            numbers += share[:, None] * self.of_leaves(leaves, ends, len(share))
-        answer = self.joined(marginal.shares, numbers)
+        if isinstance(marginal, BinnedMarginal):
+            answer = marginal.between(self.edges)
+        else:
+            numbers = np.zeros((len(marginal.shares), len(self.edges) + 1))
+            for leaves, ends, share in marginal.weighted_parts():
+                numbers += share[:, None] * self.of_leaves(leaves, ends, len(share))
+            answer = self.joined(marginal.shares, numbers)
         if marginal.known is not None:
             place = self.place(marginal.known)
             answer[place >= 0] = np.eye(len(self))[place[place >= 0]]

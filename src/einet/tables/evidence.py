@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any
@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from einet._checks import shown
 from einet.tables.cells import CellType, instant
-from einet.tables.columns import Coding, Number, Spiked
+from einet.tables.columns import Binned, Coding, Number, Spiked
+from einet.tables.columns.bin_events import Spot
 from einet.tables.constraints import Constraint, Interval, Pieces, Values, union
 from einet.tables.few_cells import FewCells, FewRows
 from einet.tables.frames import as_rows
@@ -36,6 +37,8 @@ class Evidence:
         find_log_change: What tells :attr:`log_change`, which few questions need; without, it is 0.
         log_changes: The same for each alternative, by which their log densities are told apart;
             without, they are 0.
+        cells: The known cells of columns in bins, by name, NaN where unknown: ``z`` tells only
+            which bin they lie in.
     """
 
     z: Float[np.ndarray, "rows variables"]
@@ -43,6 +46,7 @@ class Evidence:
     backend: str
     find_log_change: Callable[[], Float[np.ndarray, " rows"]] | None = None
     log_changes: Float[np.ndarray, " alternatives"] | None = None
+    cells: Mapping[Any, Float[np.ndarray, " rows"]] = field(default_factory=dict)
 
     @property
     def log_change(self) -> Float[np.ndarray, " rows"]:
@@ -69,11 +73,12 @@ def as_evidence(table: Table, given: Any) -> Evidence:
     if given is not None and not _is_one_row(given):
         frame, backend = as_rows(given, "given")
         z, change = table.encode(frame), partial(table.log_density_change, frame)
+        known = _binned_cells(table, frame)
         if not isinstance(frame, FewRows):
             # The frame is the user's, who may change it before log densities are asked for.
             found = change()
-            return Evidence(z, [{}], backend, lambda: found)
-        return Evidence(z, [{}], backend, change)
+            return Evidence(z, [{}], backend, lambda: found, cells=known)
+        return Evidence(z, [{}], backend, change, cells=known)
     cells: dict[Any, Any] = {}
     choices: list[list[dict[int, Any]]] = []
     slopes: list[list[float]] = []
@@ -92,10 +97,11 @@ def as_evidence(table: Table, given: Any) -> Evidence:
         elif value is not None:
             cells[column] = value
     z = np.full((1, table.num_variables), np.nan)
-    change = None
+    change, known = None, {}
     if cells:
         frame = _one_row(cells)
         z, change = table.encode(frame, strange="refuse"), partial(table.log_density_change, frame)
+        known = _binned_cells(table, frame)
     count = math.prod(len(choice) for choice in choices)
     if count > _MOST_ALTERNATIVES:
         raise ValueError(f"given makes {count} alternatives, more than {_MOST_ALTERNATIVES}")
@@ -104,11 +110,23 @@ def as_evidence(table: Table, given: Any) -> Evidence:
         for parts in product(*choices)
     ]
     changes = np.array([math.fsum(parts) for parts in product(*slopes)])
-    return Evidence(z, joined, table.backend, change, changes if changes.any() else None)
+    return Evidence(z, joined, table.backend, change, changes if changes.any() else None, known)
+
+
+def _binned_cells(table: Table, frame: Any) -> dict[Any, Float[np.ndarray, " rows"]]:
+    """The cells of all columns in bins that a frame has."""
+    bins = {name: c for name, c in table.codings.items() if isinstance(c, Binned)}
+    if not bins:
+        return {}
+    cells = table.cells(frame)
+    return {name: coding.kept(cells[name]) for name, coding in bins.items() if name in cells}
 
 
 def _log_slope(coding: Coding, events: Mapping[int, Any]) -> float:
     """What the log density of a point of a column lacks on the model's scale; 0 of others."""
+    if isinstance(coding, Binned):
+        spots = [event.cell for event in events.values() if isinstance(event, Spot)]
+        return float(coding.log_slope(np.array(spots)).sum())
     number = coding.number if isinstance(coding, Spiked) else coding
     points = [event for event in events.values() if isinstance(event, float)]
     if not points or not isinstance(number, Number):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from einet.data.events import Between, between
 from einet.inference.few_rows import MOST_ROWS, FewPosterior
 from einet.models.base import Model
 from einet.tables.bins import Bins
-from einet.tables.columns import Spiked, States
+from einet.tables.columns import Binned, Spiked, States
 from einet.tables.leaves import few_leaves
 from einet.tables.piece import Piece
 from einet.tables.posterior import TablePosterior
@@ -33,6 +34,7 @@ class _Row:
     events: Mapping[int, Any]
     part: int
     log_change: float
+    known: Mapping[int, Any]
 
 
 def column_information(
@@ -119,7 +121,8 @@ def _joints(
             if masses is None:
                 masses = np.zeros((len(some), len(bins[other])))
                 for row in possible.tolist():
-                    masses[row] = _row_masses(table, other, bins[other], pieces[row])
+                    known = some[row].known
+                    masses[row] = _row_masses(table, other, bins[other], pieces[row], known)
             np.add.at(joint, parts, weights[:, None] * masses)
     return joints
 
@@ -133,10 +136,15 @@ def _rows(posterior: TablePosterior, column: Any, bins: Bins) -> list[_Row]:
         if not posterior.shares[number, 0] > 0:
             continue
         change = 0.0 if changes is None else float(changes[number])
+        known = posterior.evidence.alternatives[number]
+        if isinstance(bins.coding, Binned):
+            for part, z, events, share in _cut(piece, start, bins, known.get(start)):
+                rows.append(_Row(z, events, part, change + math.log(share), known))
+            continue
         for part, (values, ends) in enumerate(_meanings(bins)):
             found = _narrowed(piece.z[0], piece.events, start, values, ends)
             if found is not None:
-                rows.append(_Row(*found, part, change))
+                rows.append(_Row(*found, part, change, known))
     return rows
 
 
@@ -181,6 +189,26 @@ def _narrowed(
     return z, {**known, variable: between(low, high)}
 
 
+def _cut(
+    piece: Piece, variable: int, bins: Bins, event: Any
+) -> Iterator[tuple[int, Float[np.ndarray, " variables"], Mapping[int, Any], float]]:
+    """An alternative in which a column in bins is also in each of its parts that it can be in.
+
+    Where the bin is known already it comes with the share of the bin that is in the part.
+    """
+    coding, z = bins.coding, piece.z[0]
+    assert isinstance(coding, Binned)
+    if not np.isnan(z[variable]):
+        shares = bins.of_bins(event)[int(z[variable])]
+        yield from ((int(part), z, piece.events, shares[part]) for part in np.flatnonzero(shares))
+        return
+    for part, (low, high) in enumerate(bins.ends()):
+        both = ((max(a, low), min(b, high)) for a, b in coding.segments_of(event))
+        segments = [(a, b) for a, b in both if a < b]
+        if segments:
+            yield part, z, {**piece.events, variable: coding.event(segments)}, 1.0
+
+
 def _pieces(
     model: Model, z: np.ndarray, events: Sequence[Mapping[int, Any]], few: FewPosterior | None
 ) -> list[Piece]:
@@ -205,6 +233,9 @@ def _masses(
         return None
     if isinstance(bins.coding, States):
         return few.probabilities(variables.start)
+    if isinstance(bins.coding, Binned):
+        states = few.probabilities(variables.start)
+        return None if states is None else states @ bins.of_bins()
     found, shares = few.leaves(variables[-1]), np.ones((len(z), 1))
     if isinstance(bins.coding, Spiked):
         beside = few.leaves_given(variables[-1], variables.start, 0)
@@ -216,11 +247,16 @@ def _masses(
     return bins.joined(shares, bins.of_leaves(leaves, (-np.inf, np.inf), len(z)))
 
 
-def _row_masses(table: Table, column: Any, bins: Bins, piece: Piece) -> Float[np.ndarray, " parts"]:
+def _row_masses(
+    table: Table, column: Any, bins: Bins, piece: Piece, known: Mapping[int, Any]
+) -> Float[np.ndarray, " parts"]:
     """The same of one row, whatever it knows."""
     variables = table.variables(column)
     if isinstance(bins.coding, States):
         return piece.probabilities(variables.start)[0]
+    if isinstance(bins.coding, Binned):
+        parts = bins.of_bins(known.get(variables.start))
+        return piece.probabilities(variables.start)[0] @ parts
     shares, beside = np.ones((1, 1)), None
     if isinstance(bins.coding, Spiked):
         shares, beside = piece.probabilities(variables.start), variables.start

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from einet.tables.cells import CellType, single
-from einet.tables.columns import Coding, Constant, Identifier, Number, Spiked, States
+from einet.tables.cells import CellType, instant, single
+from einet.tables.columns import Binned, Coding, Constant, Identifier, Number, Spiked, States
 from einet.tables.specification import Column
 
 __all__ = ["code_numbers", "code_objects"]
@@ -26,6 +26,8 @@ _LARGE_SHARE, _LARGE_ROWS = 0.01, 100
 _MOST_SPIKES = 255
 # A column ends at its extreme value where so many rows, and one of so many, are at it.
 _ROWS_AT_END, _SHARE_AT_END = 5, 2000
+# As many bins as this times the cube root of the rows, and no more than that.
+_BINS_OF_ROOT, _MOST_BINS = 2, 64
 _MOST_DECIMALS, _LEAST_DECIMALS, _FINEST = 6, -3, 1e-12
 
 
@@ -109,6 +111,8 @@ def code_numbers(
     decimals = given.decimals if given.decimals is not None else _decimals(values, kind)
     if given.kind == "integer" and decimals is not None and decimals > 0:
         raise ValueError(f"columns[{column!r}] is 'integer', but not all its numbers are whole")
+    if given.kind == "bins":
+        return _binned(known, lower, upper, decimals, kind, given, column), None
     if given.spikes is not None:
         spikes = np.unique(np.array(given.spikes, dtype=np.float64))
     elif given.kind in ("automatic", "spiked", "positive"):
@@ -127,6 +131,52 @@ def code_numbers(
         return States(np.union1d(values, spikes).tolist()), None
     number = Number.fit(rest, lower, upper, decimals)
     return (Spiked(spikes.tolist(), number) if len(spikes) else number), None
+
+
+def _binned(
+    known: np.ndarray,
+    lower: float,
+    upper: float,
+    decimals: int | None,
+    kind: CellType,
+    given: Column,
+    column: Any,
+) -> Coding:
+    """The coding of a column in bins: so many as are given, or with such edges."""
+    if given.bins is not None and not isinstance(given.bins, int):
+        try:
+            coding = Binned.between([_edge(x, kind, column) for x in given.bins], decimals)
+        except ValueError as error:
+            raise ValueError(f"columns[{column!r}]: {error}") from error
+        strange = coding.is_strange(known)
+        if bool(strange.any()):
+            raise ValueError(
+                f"column {column!r} must lie between the outer edges, {coding.smallest:g} and "
+                f"{coding.largest:g}, got {known[strange][0]:g}"
+            )
+        return coding
+    ends = known.min(), known.max()
+    smallest, largest = ends if decimals is None else np.round(ends, decimals)
+    lower = lower if math.isfinite(lower) else float(smallest)
+    upper = upper if math.isfinite(upper) else float(largest)
+    if lower == upper and decimals is None:
+        # One number has no width, and no density either.
+        return Constant(lower)
+    count = given.bins
+    if count is None:
+        count = min(_MOST_BINS, max(2, round(_BINS_OF_ROOT * len(known) ** (1 / 3))))
+    return Binned.fit(known, count, lower, upper, decimals)
+
+
+def _edge(edge: Any, kind: CellType, column: Any) -> float:
+    """An edge between bins as a number: dates and times are given as such."""
+    if isinstance(edge, int | float | np.number) and not isinstance(edge, bool):
+        return float(edge)
+    if not kind.is_temporal:
+        raise TypeError(f"columns[{column!r}]: bins must have numbers for edges, got {edge!r}")
+    if isinstance(edge, np.datetime64 | np.timedelta64):
+        edge = edge.astype("M8[us]" if isinstance(edge, np.datetime64) else "m8[us]").item()
+    return instant(edge, kind, column) / kind.per_unit
 
 
 _OBJECT_KINDS = ("automatic", "categories", "ordered", "boolean", "constant", "identifier")

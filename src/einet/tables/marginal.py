@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from einet.tables.cells import CellType
-from einet.tables.columns import Number, Spiked, States
+from einet.tables.columns import Binned, Number, Spiked, States
 from einet.tables.leaves import GaussianLeaves, average_of_map, cdf_at
 
 __all__ = ["Marginal", "Part"]
@@ -61,7 +61,7 @@ class Marginal:
     def __init__(
         self,
         column: Any,
-        coding: Number | Spiked | States,
+        coding: Number | Spiked | States | Binned,
         kind: CellType,
         shares: Float[np.ndarray, "rows states"],
         parts: Sequence[Part] = (),

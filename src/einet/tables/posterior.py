@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from einet._checks import as_int, check_choice, check_flag
 from einet.models.base import Model
 from einet.tables.alternatives import weighted_pieces
-from einet.tables.columns import Constant, Identifier, Number, Spiked, States
+from einet.tables.binned_marginal import BinnedMarginal, BinnedPart
+from einet.tables.columns import Binned, Constant, Identifier, Number, Spiked, States
 from einet.tables.evidence import Evidence
 from einet.tables.frames import ARRAY, usable_backend
 from einet.tables.marginal import Marginal, Part
@@ -244,6 +245,7 @@ class TablePosterior:
         generator = torch.Generator().manual_seed(_seed(seed))
         rows, variables = self.evidence.z.shape
         draws = torch.empty(rows, n, variables, dtype=torch.float64)
+        chosen = torch.zeros(rows, n, dtype=torch.int64)
         if len(self.pieces) == 1:
             drawn = self.pieces[0].sample(n, seed=_seed_from(generator))
             draws[:] = drawn.transpose(0, 1)
@@ -262,7 +264,32 @@ class TablePosterior:
         known = np.repeat(self.evidence.z, n, 0)
         z = draws.reshape(rows * n, variables).numpy()
         z = z if beyond else self._within_seen(z)
-        return self._decoded(np.where(np.isnan(known), z, known))
+        z = np.where(np.isnan(known), z, known)
+        return self._decoded(z, self._cells_in_bins(z, chosen.flatten().numpy(), generator))
+
+    def _cells_in_bins(
+        self,
+        z: Float[np.ndarray, "draws variables"],
+        chosen: Int[np.ndarray, " draws"],
+        generator: torch.Generator,
+    ) -> dict[Any, Float[np.ndarray, " draws"]]:
+        """Draws of columns in bins, each given its bin and alternative; known cells are kept."""
+        cells: dict[Any, np.ndarray] = {}
+        for name, coding in self.table.codings.items():
+            if not isinstance(coding, Binned):
+                continue
+            random = np.random.default_rng(_seed_from(generator))
+            variable = self.table.variables(name).start
+            drawn = np.full(len(z), np.nan)
+            for number, alternative in enumerate(self.evidence.alternatives):
+                taken = chosen == number
+                event = alternative.get(variable)
+                drawn[taken] = coding.draw(z[taken, variable], event, random)
+            if name in self.evidence.cells and len(self):
+                known = np.repeat(self.evidence.cells[name], len(z) // len(self))
+                drawn = np.where(np.isnan(known), drawn, known)
+            cells[name] = drawn
+        return cells
 
     def _within_seen(self, z: np.ndarray) -> np.ndarray:
         """Draws of columns without events, within what was seen of them."""
@@ -285,8 +312,9 @@ class TablePosterior:
                   and the most probable category;
                 * ``"median"``: the median of numbers and ordered categories, and the most probable
                   category of others;
-                * ``"mode"``: the most probable category; of numbers the median, but the most
-                  probable spike where it is more likely than all numbers beside the spikes;
+                * ``"mode"``: the most probable category; of numbers in bins the middle of the
+                  densest; of other numbers the median, but the most probable spike where it is
+                  more likely than all numbers beside the spikes;
                 * ``"sample"``: one draw of all missing cells of a row together.
 
             seed: Seed of ``"sample"``.
@@ -309,12 +337,11 @@ class TablePosterior:
         for name, coding in self.table.codings.items():
             if isinstance(coding, Identifier):
                 continue
-            where = self.table.variables(name)
             known, unknown = None, np.zeros(len(self), dtype=bool)
             if not isinstance(coding, Constant):
                 unknown = self.unknown(name)
             if not bool(unknown.all()) or not len(self):
-                known = coding.decode(self.evidence.z[:, where.start : where.stop])
+                known = self._known_cells(name)
             if bool(unknown.any()):
                 filled = self.marginal(name).fill(method, self.table.types[name])
                 known = filled if known is None else np.where(unknown, filled, known)
@@ -362,14 +389,21 @@ class TablePosterior:
         """
         self.check_possible()
         coding, where = self.table.coding(column), self.table.variables(column)
-        if not isinstance(coding, Number | Spiked | States):
+        if not isinstance(coding, Number | Spiked | States | Binned):
             raise ValueError(f"column {column!r} has no distribution: it is {coding.describe()}")
         kind, start = self.table.types[column], where.start
         if isinstance(coding, States):
             return Marginal(column, coding, kind, self._of_states(start))
         known = None
         if not bool(self.unknown(column).all()):
-            known = coding.decode(self.evidence.z[:, start : where.stop])
+            known = self._known_cells(column)
+        if isinstance(coding, Binned):
+            events = [alternative.get(start) for alternative in self.evidence.alternatives]
+            binned = [
+                BinnedPart(share, piece.probabilities(start), event)
+                for share, piece, event in zip(self.shares, self.pieces, events, strict=True)
+            ]
+            return BinnedMarginal(column, coding, kind, binned, known)
         if isinstance(coding, Number):
             certain = np.ones((len(self), 1))
             return Marginal(column, coding, kind, certain, self._parts(start, self.shares), known)
@@ -379,6 +413,13 @@ class TablePosterior:
         weights /= np.maximum(weights.sum(0), np.finfo(np.float64).tiny)
         parts = self._parts(start + 1, weights, beside=start)
         return Marginal(column, coding, kind, self._of_states(start), parts, known)
+
+    def _known_cells(self, column: Any) -> np.ndarray:
+        """The cells of a column that are known, missing elsewhere."""
+        if column in self.evidence.cells:
+            return self.evidence.cells[column]
+        where = self.table.variables(column)
+        return self.table.coding(column).decode(self.evidence.z[:, where.start : where.stop])
 
     def _parts(
         self,
@@ -407,8 +448,8 @@ class TablePosterior:
                 return value, value
         return -math.inf, math.inf
 
-    def _decoded(self, z: np.ndarray) -> Any:
-        return self.table.decode(z, self.evidence.backend)
+    def _decoded(self, z: np.ndarray, cells: Mapping[Any, np.ndarray]) -> Any:
+        return self.table.decode(z, self.evidence.backend, cells)
 
     def check_possible(self) -> None:
         """Raise where the evidence of a row cannot be.

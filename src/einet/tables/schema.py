@@ -265,12 +265,19 @@ class Table:
         given = set(column_names(data))
         return {name: self._cells(data, name) for name in self.modelled if name in given}
 
-    def decode(self, values: Any, backend: str | None = None) -> Any:
+    def decode(
+        self,
+        values: Any,
+        backend: str | None = None,
+        cells: Mapping[Any, np.ndarray] | None = None,
+    ) -> Any:
         """A data frame of variables' values; identifiers are left out.
 
         Args:
             values: ``[rows, variables]``; NaN becomes a missing cell.
             backend: The library of the frame; that of the table by default.
+            cells: The cells of columns of which more is known than their variables say, such as
+                where in its bin a number lies; without, it is the middle of the bin.
 
         Example:
             >>> import pandas
@@ -288,8 +295,11 @@ class Table:
         for name, coding in self.codings.items():
             if not isinstance(coding, Identifier):
                 where = self._variables[name]
-                cells = coding.decode(z[:, where.start : where.stop])
-                columns.append((name, cells, self.types[name]))
+                if cells is not None and name in cells:
+                    found = cells[name]
+                else:
+                    found = coding.decode(z[:, where.start : where.stop])
+                columns.append((name, found, self.types[name]))
         return build_frame(columns, usable_backend(backend or self.backend), len(z))
 
     def build(

@@ -15,7 +15,7 @@ from einet.tables.columns.base import Alternative, Coding, register
 from einet.tables.constraints import Constraint, Interval
 from einet.tables.monotone import MonotoneMap
 
-__all__ = ["Number"]
+__all__ = ["Number", "grid_points"]
 
 # Beyond so many standard deviations of the scale nothing is told apart any more.
 _FARTHEST = 1e6
@@ -152,7 +152,7 @@ class Number(Coding):
         """The ends of an interval on the model's scale; None where no cell can be in it."""
         lower, upper = piece.lower, piece.upper
         if self.decimals is not None:
-            cells = _grid_points(piece, self.step)
+            cells = grid_points(piece, self.step)
             if cells is None:
                 return None
             lower, upper = (cells[0] - 0.5) * self.step, (cells[1] + 0.5) * self.step
@@ -194,7 +194,7 @@ class Number(Coding):
         return cls(MonotoneMap.from_dict(plain["scale"]), decimals, seen)
 
 
-def _grid_points(piece: Interval, step: float) -> tuple[float, float] | None:
+def grid_points(piece: Interval, step: float) -> tuple[float, float] | None:
     """The first and last point of a grid in an interval, counted in steps; None without any."""
     # 0.3 is three tenths but for rounding: what is nearly on the grid is on it.
     lower, upper = (

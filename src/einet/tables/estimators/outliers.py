@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from einet._checks import as_number
 from einet.tables.cells import CellType
-from einet.tables.columns import Number, Spiked
+from einet.tables.columns import Binned, Number, Spiked
 from einet.tables.estimators.base import TableEstimator
 from einet.tables.frames import build_frame, usable_backend
 from einet.tables.model import TableModel
@@ -171,7 +171,7 @@ class EinetOutlierDetector(OutlierMixin, TableEstimator):
 def _limits(coding: Any) -> list[float | None]:
     """The smallest and the largest number that a column can hold; None without an end."""
     number = coding.number if isinstance(coding, Spiked) else coding
-    if not isinstance(number, Number):
+    if not isinstance(number, Number | Binned):
         return [None, None]
     spikes = coding.spikes.tolist() if isinstance(coding, Spiked) else []
     ends = min([number.smallest, *spikes]), max([number.largest, *spikes])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from einet.tables.cells import CellType
-from einet.tables.columns import Coding, Constant, Identifier, Number, Spiked, States
+from einet.tables.columns import Binned, Coding, Constant, Identifier, Number, Spiked, States
 from einet.tables.query.columns import AskedColumn, AskedColumns
 from einet.tables.schema import Table
 
@@ -42,7 +42,7 @@ def _asked(name: str, coding: Coding, kind: CellType) -> AskedColumn:
     elif isinstance(coding, Constant) and coding.value is not None:
         values = (coding.value,)
     number = coding.number if isinstance(coding, Spiked) else coding
-    if isinstance(coding, Identifier) or (not values and not isinstance(number, Number)):
+    if isinstance(coding, Identifier) or (not values and not isinstance(number, Number | Binned)):
         # Names of rows, or a column without any value.
         return AskedColumn(name, "left out")
     if not coding.is_number:
@@ -51,7 +51,7 @@ def _asked(name: str, coding: Coding, kind: CellType) -> AskedColumn:
         return AskedColumn(name, "boolean" if flags else "category", values, ordered)
     what: Any = {"Datetime": "date", "Date": "date", "Time": "time"}.get(kind.name, "number")
     unit = kind.per_unit / _SECOND if kind.is_temporal else 1
-    if not isinstance(number, Number):
+    if not isinstance(number, Number | Binned):
         values = tuple(int(value) for value in values) if kind.is_whole else values
         return AskedColumn(name, what, values, lower=min(values), upper=max(values), unit=unit)
     spikes = tuple(coding.spikes.tolist()) if isinstance(coding, Spiked) else ()

@@ -70,6 +70,10 @@ def _mode(known: Conditional, token: Token, text: str) -> Any:
     if not column.has_numbers:
         chances = probabilities(known)
         return max(chances, key=chances.__getitem__)
+    if not known.values and known.numbers is not None:
+        densest = known.numbers.mode()
+        if densest is not None:
+            return _shown(column, densest)
     numbers = list(known.values) or _grid(column)
     if not numbers:
         raise QueryError(

@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from einet.data.events import States
-from einet.tables.columns import Coding, Number, Spiked
+from einet.tables.alternatives import is_certain
+from einet.tables.columns import Binned, Coding, Number, Spiked
+from einet.tables.columns.bin_events import Spot
 from einet.tables.constraints import Box, Constraint, Interval, Pieces
 from einet.tables.schema import Table
 
@@ -72,6 +74,8 @@ def _ways(table: Table, column: Any, pieces: Sequence[Constraint]) -> list[Row]:
     """All ways for a column to lie in some pieces."""
     coding, start = table.coding(column), table.variables(column).start
     alternatives = table.alternatives(column, pieces)
+    if isinstance(coding, Binned):
+        return [_in_bins(coding, events) for events in alternatives]
     number = coding.number if isinstance(coding, Spiked) else coding
     if not isinstance(number, Number) or number.decimals is not None:
         return [_settled(events) for events in alternatives]
@@ -93,9 +97,18 @@ def _settled(events: Mapping[int, Any]) -> Row:
     for variable, event in events.items():
         if isinstance(event, float):
             values[variable] = event
-        elif isinstance(event, States) and event.values.numel() == 1:
+        elif isinstance(event, States) and is_certain(event):
             values[variable] = event.values.item()
     return Row(values, {key: event for key, event in events.items() if key not in values})
+
+
+def _in_bins(coding: Binned, events: Mapping[int, Any]) -> Row:
+    """A row of a column in bins, with what its event says of where it lies in them."""
+    ((variable, event),) = events.items()
+    if isinstance(event, Spot):
+        slope = float(coding.log_slope(np.array([event.cell]))[0])
+        return Row({variable: event}, {}, points=1, log_slope=slope)
+    return _settled(events)
 
 
 def _held(coding: Coding, start: int, point: float) -> Row:

@@ -64,6 +64,10 @@ class Numbers(ABC):
     def quantile(self, share: float) -> float:
         """The smallest number that it does not exceed with such a probability, or a larger one."""
 
+    def mode(self) -> float | None:
+        """The densest number, where there is a way to it; None otherwise."""
+        return None
+
 
 class Source(ABC):
     """Something that questions can be asked of, such as a model of a table.

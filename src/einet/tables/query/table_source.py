@@ -14,6 +14,8 @@ from einet.data.events import Between, States, between
 from einet.inference.few_rows import MOST_ROWS as MOST_FEW
 from einet.inference.few_rows import FewPosterior
 from einet.models.base import Model
+from einet.tables.binned_marginal import BinnedMarginal
+from einet.tables.columns import Binned
 from einet.tables.constraints import Box
 from einet.tables.evidence import Evidence
 from einet.tables.marginal import Marginal
@@ -125,6 +127,36 @@ class TableSource(Source):
             event: Boxes that do not overlap.
             seed: Seed of all that is random.
         """
+        return self._draws(number, event, seed)[0]
+
+    def sample_frame(
+        self, number: int, event: Sequence[Box], seed: int = 0, backend: str | None = None
+    ) -> Any:
+        """Draw rows of the table, given an event.
+
+        Args:
+            number: How many rows.
+            event: Boxes that do not overlap.
+            seed: Seed of all that is random.
+            backend: The library of the frame; that of the table by default.
+        """
+        drawn, rows, way = self._draws(number, event, seed)
+        z, cells = drawn.double().cpu().numpy(), {}
+        for name, coding in self.table.codings.items():
+            if isinstance(coding, Binned):
+                variable = self.table.variables(name).start
+                random = np.random.default_rng([seed, 2, variable])
+                cells[name] = np.empty(number)
+                for place, row in enumerate(rows):
+                    taken = way == place
+                    known = row.values.get(variable, row.events.get(variable))
+                    cells[name][taken] = coding.draw(z[taken, variable], known, random)
+        return self.table.decode(z, backend, cells)
+
+    def _draws(
+        self, number: int, event: Sequence[Box], seed: int
+    ) -> tuple[Tensor, list[Row], np.ndarray]:
+        """Draws, all ways for the event to come true, and which of them led to each draw."""
         rows = self.rows(event)
         logs = np.array(log_probs(self.model, rows)) + [row.log_slope for row in rows]
         possible = [row.points for row, log in zip(rows, logs, strict=True) if log > -math.inf]
@@ -143,7 +175,8 @@ class TableSource(Source):
                 parts.append(posterior.sample(count, seed=(seed + place) % 2**63)[:, 0])
         drawn = torch.cat(parts)
         order = np.random.default_rng([seed, 1]).permutation(number)
-        return drawn[torch.as_tensor(order, device=drawn.device)]
+        way = np.repeat(np.arange(len(rows)), counts)[order]
+        return drawn[torch.as_tensor(order, device=drawn.device)], rows, way
 
 
 class _Numbers(Numbers):
@@ -157,6 +190,10 @@ class _Numbers(Numbers):
 
     def quantile(self, share: float) -> float:
         return float(self._marginal.quantile(share)[0])
+
+    def mode(self) -> float | None:
+        marginal = self._marginal
+        return float(marginal.mode()[0]) if isinstance(marginal, BinnedMarginal) else None
 
 
 def log_probs(model: Model, rows: Sequence[Row]) -> list[float]:
