@@ -95,7 +95,7 @@ def _topics() -> list[tuple[str, str, Topic]]:
         (found,) = (topic for title, topic in by_title.items() if title.startswith(beginning))
         return found
 
-    prediction = of("Prediction")
+    prediction, imputers = of("Prediction"), "`IterativeImputer`, k-NN, miceforest"
     holes = {name: shown for name, shown in prediction.metrics.items() if not shown.startswith("0")}
     return [
         (
@@ -103,8 +103,8 @@ def _topics() -> list[tuple[str, str, Topic]]:
             "gradient boosting, logistic regression",
             prediction._replace(metrics=holes),
         ),
-        ("imputed numbers", "`IterativeImputer`, k-NN", of("Imputation, normalised error")),
-        ("imputed categories", "`IterativeImputer`, k-NN", of("Imputation, accuracy")),
+        ("imputed numbers", imputers, of("Imputation, normalised error")),
+        ("imputed categories", imputers, of("Imputation, accuracy")),
         ("density of mixed columns", "one Chow–Liu tree", of("Density, mean log-likelihood")),
         ("density of continuous columns", "`GaussianMixture`", of("Density of continuous")),
         ("outliers", "isolation forest, local outlier factor", of("Outliers")),

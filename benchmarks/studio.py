@@ -264,7 +264,7 @@ _PAINT = '() => performance.getEntriesByName("first-contentful-paint")[0].startT
 
 def page(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The page in a browser: its weight, its first paint, and evidence until all is drawn."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import sync_playwright  # pyright: ignore[reportMissingImports]
 
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:

@@ -33,7 +33,7 @@ def waiting(rows: list[Row]) -> str:
     row = by_task["first paint"]
     lines.append(("first paint", f"{row['paint_median_ms']:.0f} ms", f"{row['goal_ms']:,g} ms"))
     row = by_task["page weight"]
-    weights = (f"{number / 1e3:.0f} kB" for number in (row["bytes"], row["goal_bytes"]))
-    lines.append(("what the page loads", *weights))
+    weight, goal = (f"{number / 1e3:.0f} kB" for number in (row["bytes"], row["goal_bytes"]))
+    lines.append(("what the page loads", weight, goal))
     rule = ("---",) * 3
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (lines[0], rule, *lines[1:]))
