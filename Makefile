@@ -31,7 +31,7 @@ demo: $(READY) ## Train a small model and ask it questions
 	@$(BIN)/einet demo $(ARGS)
 
 test: $(READY) ## Run the tests and the examples in the docstrings
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-newest: ## Run the tests with the newest releases that pyproject.toml allows
 	@echo "Preparing .venv-newest (a few minutes) ..."

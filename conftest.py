@@ -46,7 +46,7 @@ if find_spec("hypothesis") is not None:
 
     # Deadlines and speed checks judge the machine, not the code.
     settings.register_profile(
-        "einet", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+        "einet", deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.register_profile("einet-ci", settings.get_profile("einet"), derandomize=True)
     # `make test-long` asks for it.

@@ -25,7 +25,8 @@ def counts(rates: list[float], weights: list[float]) -> einet.Einet:
 
 
 def by_hand(rates: list[float], weights: list[float]) -> np.ndarray:
-    states = np.arange(int(max(rates)) + 1)
+    # One more than the rate: at a whole rate its count and the one below are equally likely.
+    states = np.arange(int(max(rates)) + 2)
     share = np.array(weights) / np.sum(weights)
     return share @ np.stack([stats.poisson.pmf(states, rate) for rate in rates])
 

@@ -25,7 +25,8 @@ def spikes_of(values: np.ndarray) -> list[float]:
 @given(seed=st.integers(0, 1000), decimals=st.sampled_from([0, 1, 3]))
 def test_a_smooth_column_has_none(seed: int, decimals: int):
     generator = np.random.default_rng(seed)
-    assert spikes_of(generator.normal(0, 300, 5000).round(decimals)) == []
+    # Of a thousand numbers with some three rows each, one may have a dozen by chance.
+    assert len(spikes_of(generator.normal(0, 300, 5000).round(decimals))) <= 1
     assert spikes_of(generator.normal(0, 300, 5000)) == []
 
 
