@@ -41,7 +41,7 @@ test-newest: ## Run the tests with the newest releases that pyproject.toml allow
 	@$(NEWEST) -m pip list
 	@$(NEWEST) -m pytest -n $(WORKERS) $(ARGS)
 
-test-long: $(READY) ## Run the tests of random examples with twenty times as many of them
+test-long: $(READY) ## Run the tests of random examples with 500 of them each
 	@$(BIN)/python -m pytest -n $(WORKERS) -m 'hypothesis and not gpu' \
 		--hypothesis-profile einet-long $(ARGS)
 
