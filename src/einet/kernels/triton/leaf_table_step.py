@@ -163,8 +163,8 @@ def _ranked_step(
     if PRIOR:
         # Zeros where a variable was never observed, so that nothing is added there.
         states = tl.arange(0, BS)
-        centre = tl.load(centres + column * (S + 1) + states, mask=states < S, other=0.0)
-        added = tl.sum(tl.load(pseudo).to(tl.float64) * centre, 0).to(tl.float32)
+        around = tl.load(centres + column * (S + 1) + states, mask=states < S, other=0.0)
+        added = tl.sum(tl.load(pseudo).to(tl.float64) * around, 0).to(tl.float32)
     known = tl.zeros([BK], tl.float32) + added
     number = tl.load(numbers + column)
     of_rank += column * S
