@@ -201,7 +201,10 @@ class Layers(nn.Module, ABC):
         values.evidence = self.leaf.evidence(batch.x, batch.observed, fused=values.fused)
         count, entries = self.leaf.num_nodes, self.num_leaves
         v, m = values.body.v[:count, :entries], values.body.m[:count]
-        self.leaf.propagate_(values.evidence, v, m, maximise, natural, batch.events)
+        any_scale = values.fused and self.circuit.takes_any_scale
+        self.leaf.propagate_(
+            values.evidence, v, m, maximise, natural, batch.events, any_scale=any_scale
+        )
         weights = self.circuit.weights if weights is None else weights
         self.circuit.fill_(weights, values, maximise)
         return values

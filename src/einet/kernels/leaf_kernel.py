@@ -162,12 +162,14 @@ class Added:
 class Out:
     """Where log values go: scaled into ``v`` and ``m``, or added to ``total`` if there is one.
 
-    ``total`` is float64: the values of leaves whose variables belong to several families.
+    ``total`` is float64: the values of leaves whose variables belong to several families. With
+    ``any_scale`` the largest entry of a leaf need not be 1: whoever reads ``v`` minds no scale.
     """
 
     v: Tensor
     m: Tensor
     total: Tensor | None = None
+    any_scale: bool = False
 
     @property
     def arguments(self) -> tuple[Any, ...]:

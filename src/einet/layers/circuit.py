@@ -22,6 +22,7 @@ from einet.kernels.update import Statistic, Step
 from einet.layers.base import Descent, SumLayer, Values, Visits
 from einet.layers.compiler import COMPILERS
 from einet.layers.leaf_flow import LeafFlow
+from einet.layers.linear import LinearLayer
 from einet.layers.shared_flows import SharedFlows
 from einet.layers.tree import LinearTree, find_trees
 from einet.structures import RegionGraph
@@ -77,6 +78,8 @@ class Circuit(nn.Module):
         #: Runs of layers that the fused kernels serve together.
         self.trees = nn.ModuleList(trees := find_trees(layers))
         self._shared = SharedFlows.find(layers, trees)
+        #: Whether leaves may have values of any scale: linear sums keep an exponent for each entry.
+        self.takes_any_scale = all(isinstance(layer, LinearLayer) for layer in layers)
         # Now rather than when it is asked for: threads would have to wait for each other there.
         self._passed_by = self._find_passed_by()
         self._parts = {fused: self._find_parts(fused) for fused in (False, True)}

@@ -129,8 +129,9 @@ class LeafLayer(nn.Module):
         maximise: bool = False,
         natural: list[tuple[Tensor, Tensor]] | None = None,
         events: Events | None = None,
+        any_scale: bool = False,
     ) -> None:
-        """Scaled values of all leaves into ``v`` and ``m``.
+        """Scaled values of all leaves into ``v`` and ``m``; of ``any_scale`` where that is as good.
 
         A missing cell is integrated out, or with ``maximise`` set to its density's mode; where it
         has one of the ``events``, within that only. The fused kernels do not maximise: ask for
@@ -141,7 +142,7 @@ class LeafLayer(nn.Module):
         if isinstance(evidence[0], FusedEvidence):
             if maximise:
                 raise ValueError("maximise needs evidence(..., fused=False)")
-            self._propagate_fused_(evidence, v, m, natural, total)
+            self._propagate_fused_(evidence, Out(v, m, total, any_scale), natural)
             return
         if total is None and len(self.family_groups) > 1:
             total = m.new_zeros(v.shape)
@@ -170,23 +171,20 @@ class LeafLayer(nn.Module):
     def _propagate_fused_(
         self,
         evidence: Sequence[AnyEvidence],
-        v: Tensor,
-        m: Tensor,
+        out: Out,
         natural: list[tuple[Tensor, Tensor]] | None,
-        total: Tensor | None,
     ) -> None:
         from einet.kernels.triton import leaf as triton
 
-        if total is None and len(self.family_groups) > 1:
-            total = m.new_zeros(v.shape)
-        out = Out(v, m, total)
+        if out.total is None and len(self.family_groups) > 1:
+            out.total = out.m.new_zeros(out.v.shape)
         for number, (block, data) in enumerate(zip(self.leaf_blocks, evidence, strict=True)):
             assert isinstance(data, FusedEvidence)
             given = None if natural is None else natural[number]
             if given is None and data.kernel.by_family:
                 given = block.natural()
             triton.values(block.pairs, data, given, out)
-        if total is not None:
+        if out.total is not None:
             triton.scale_values(out)
 
     def statistics(

@@ -101,6 +101,26 @@ class Both:
         assert (v.amax(1) == possible).all()
         self.possible = possible
 
+    def of_any_scale(self, x: Tensor) -> None:
+        """Compare values where their scale does not matter."""
+        nodes, K, batch = self.fused.leaf.num_nodes, self.fused.leaf.num_entries, len(x)
+        v = torch.full((nodes + 1, K + 2, batch), NAN, device=self.device)
+        m = torch.full((nodes + 1, batch), NAN, device=self.device, dtype=torch.float64)
+        with dispatch.backend("triton"), torch.no_grad():
+            seen = self.fused.leaf.evidence(*self._on(self.device, x, None))
+            self.fused.leaf.propagate_(seen, v[:nodes, :K], m[:nodes], any_scale=True)
+        v, m = v.cpu().double(), m.cpu()
+        assert v[nodes].isnan().all()
+        assert v[:, K:].isnan().all()
+        exact_v = torch.empty(nodes, K, batch, dtype=torch.float64)
+        exact_m = torch.empty(nodes, batch, dtype=torch.float64)
+        with torch.no_grad():
+            exact_seen = self.exact.leaf.evidence(*self._on("cpu", x, None))
+            self.exact.leaf.propagate_(exact_seen, exact_v, exact_m)
+        values = (v[:nodes, :K].log() + m[:nodes].unsqueeze(1)).exp()
+        exact = (exact_v.log() + exact_m.unsqueeze(1)).exp()
+        torch.testing.assert_close(values, exact, rtol=2e-6, atol=0.0)
+
     def flow(self, seed: int = 0) -> Tensor:
         """Random flows, none from impossible values and none in the last leaf; as a view."""
         nodes, batch = self.possible.shape

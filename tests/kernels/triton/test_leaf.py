@@ -213,6 +213,15 @@ class TestTable:
         both.all(x)
 
     @on_devices
+    @pytest.mark.parametrize(("K", "states", "batch"), [(3, 5, 37), (65, 300, 70), (16, 1, 1)])
+    def test_values_of_any_scale(self, K: int, states: int, batch: int, device: str) -> None:
+        x = torch.arange(2.0 * batch).view(batch, 2) * 7 % states
+        both = Both(graph_of(1, 1), einet.Categorical(states), K, device, x)
+        if batch > 1:
+            x[3, 1], x[36, 0] = NAN, states
+        both.of_any_scale(x)
+
+    @on_devices
     def test_ranks(self, device: str) -> None:
         from einet.kernels.triton.leaf_table_step import Ranks
 
