@@ -8,6 +8,7 @@
     python benchmarks/tables.py --print                             # the stored rows as tables
     python benchmarks/tables.py --device cuda --draw draws          # synthetic rows, measured by
     python benchmarks/tables.py --tasks synthetic --drawn draws     # this, on another machine too
+    python benchmarks/tables.py --join runs --note "12 runs at once"    # of files of `--output`
 
 Rows of results (table, task, method, metric, value, seed, seconds) go to `results/tables.json`
 after every measurement and replace earlier ones of the same key. Where numbers depend on how models
@@ -52,6 +53,11 @@ def main() -> None:
         from table_tasks.results import published, summary
 
         print(summary(store.load(args.output)), published(), sep="\n\n")
+        return
+    if args.join is not None:
+        from table_tasks.joining import join
+
+        print(f"{join(args.join, args.output, args.note)} rows joined to {args.output.name}")
         return
     if args.threads:
         # Before torch and the libraries of the others are loaded, which read it once.
@@ -162,6 +168,8 @@ def parse_arguments() -> argparse.Namespace:
     add("--output", type=Path, default=_default())
     add("--missing", action="store_true", help="measure only what is not stored yet")
     add("--print", action="store_true", help="measure nothing, and print what is stored")
+    add("--join", type=Path, metavar="FOLDER", help="put the rows of other runs into the file")
+    add("--note", help="with --join: what else is to be known of how those were measured")
     return parser.parse_args()
 
 

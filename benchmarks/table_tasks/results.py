@@ -15,7 +15,7 @@ from comparison_tables import markdown, number
 from table_tasks.draws import devices
 from table_tasks.recipe import depends, is_present
 
-__all__ = ["KEY", "Measured", "is_stored", "keep", "merge", "published", "summary"]
+__all__ = ["KEY", "Measured", "is_stored", "keep", "merge", "published", "put", "summary"]
 
 Row = dict[str, Any]
 #: What a row is about: a new one replaces that of the same key.
@@ -62,6 +62,11 @@ def keep(
     machine["command"] = " ".join(("python benchmarks/tables.py", *arguments))
     if drawn is not None:
         machine["drawn on"] = devices(drawn)
+    put(path, new, [machine])
+
+
+def put(path: Path, new: Sequence[Row], calls: Sequence[Row]) -> None:
+    """Put rows into a file, in the place of earlier ones, and the calls they are of beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -75,7 +80,8 @@ def keep(
         rows = [
             row for row in rows if is_present(row) or (row["task"], row["table"]) not in renewed
         ]
-        store.write(path, rows, machine, append=True)
+        for machine in calls:
+            store.write(path, rows, machine, append=True)
     finally:
         os.close(folder)
 

@@ -17,6 +17,7 @@ from benchmarks.table_tasks import (
     encoding,
     fidelity,
     imputation,
+    joining,
     recipe,
     results,
 )
@@ -69,6 +70,33 @@ def test_a_table_has_rows_of_one_recipe_only(tmp_path: Path):
     assert results.is_stored(stored, "density", "a", "einet", 0)
     assert not results.is_stored(stored, "density", "a", "einet", 1)
     assert results.is_stored(stored, "density", "a", "mixture", 0)
+
+
+def test_runs_of_other_machines_are_joined(tmp_path: Path):
+    path, elsewhere = tmp_path / "tables.json", tmp_path / "runs"
+    results.keep(path, [row(1.0), row(2.0, method="n")], "cpu", {})
+    here = len(json.loads((tmp_path / "tables-machine.json").read_text())["calls"])
+    for seed in (1, 0):
+        call = {"command": f"tables.py --tasks density --seeds {seed} --output r{seed}.json"}
+        call |= {"device": "other", "absent": {f"seed {seed}": "refused"}}
+        results.put(elsewhere / str(seed) / f"r{seed}.json", [row(5.0, seed=seed)], [call])
+    (elsewhere / "states.json").write_text("{}")
+    assert joining.join(elsewhere, path, note="two at once") == 2
+    values = {(r["method"], r["seed"]): r["value"] for r in results.store.load(path)}
+    assert values == {("m", 0): 5.0, ("m", 1): 5.0, ("n", 0): 2.0}
+    calls = json.loads((tmp_path / "tables-machine.json").read_text())["calls"]
+    assert len(calls) == here + 1
+    assert calls[-1] == {
+        "command": "tables.py --tasks density --seeds 0 1",
+        "device": "other",
+        "absent": {"seed 0": "refused", "seed 1": "refused"},
+        "note": "two at once",
+    }
+    with pytest.raises(SystemExit, match="no rows with their machine"):
+        joining.join(tmp_path / "nothing", path)
+    results.put(elsewhere / "old.json", [row(1.0, method="einet", recipe=1)], [call])
+    with pytest.raises(SystemExit, match="earlier recipe"):
+        joining.join(elsewhere, path)
 
 
 def test_rows_drawn_elsewhere_come_back_as_they_were(tmp_path: Path, monkeypatch):
