@@ -87,7 +87,7 @@ def test_searches_then_trains_then_reads_the_test_rows(root: Path, tmp_path: Pat
         assert result["device"] == "cpu"
     table = (tmp_path / "out" / "results.md").read_text()
     assert "| nltcs | -6.011 | -6.015 | -5.99 " in table
-    assert "| ours, one Einsum Network | p | its seeds mixed | ours, random trees | p |" in table
+    assert "| ours, one Einsum Network | p | its seeds mixed | ours, random trees mixed |" in table
     assert "Random trees (each entry an equal mixture of 2 models" in table
     assert "at or above the paper's EiNet on" in " ".join(table.split())
     assert not (tmp_path / "out" / "unfinished").exists()
