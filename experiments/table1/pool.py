@@ -19,6 +19,9 @@ from experiments.table1.store import Store
 
 __all__ = ["outcomes"]
 
+# In a process of the pool: where it tells of its work.
+_messages: Queue[tuple[Job, str] | None] | None = None
+
 
 def outcomes(
     jobs: Sequence[Job], store: Store, say: Callable[[Job, str], None], workers: int
@@ -79,6 +82,3 @@ def _run(job: Job, folder: Path) -> dict[str, Any]:
     messages = _messages
     assert messages is not None
     return entry.run(job, Store(folder), lambda text: messages.put((job, text)))
-
-
-_messages: Queue[tuple[Job, str] | None] | None = None
