@@ -127,7 +127,8 @@ def plan(
     start = replace(start, prior_sums=0.1, prior_leaves=0.1 if rows > 50 * num_variables else 1.0)
     if kind == "einsum":
         # With weights for every pair of entries, a mini-batch has few rows for each of them.
-        start = replace(start, sums="einsum", batch_size=max(400, batch_size), first_step=0.3)
+        start = replace(start, sums="einsum", batch_size=max(400, batch_size))
+        start = replace(start, first_step=0.3 if rows > 4000 else 1.0)
         start = replace(start, hide=0.2 if num_variables < 50 else 0.4)
         return start, _einsum_stages(num_variables, quick), 1
     random = kind == "rat"
@@ -210,7 +211,7 @@ def _steps(settings: Settings) -> list[Settings]:
         replace(settings, clusters=not settings.clusters),
         replace(settings, batch_size=4 * batch_size, first_step=1.0),
         replace(settings, batch_size=max(50, batch_size // 4), first_step=0.1),
-        replace(settings, first_step=1.0),
+        replace(settings, first_step=0.3 if settings.first_step == 1 else 1.0),
         replace(settings, first_step=0.1, last_step=0.1),
     ]
 
