@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from einet.data import debd
 from experiments.table1 import report
 from experiments.table1.arguments import default_root, in_order
-from experiments.table1.entry import Job
+from experiments.table1.entry import Job, OutOfTime
 from experiments.table1.pool import outcomes
 from experiments.table1.settings import KINDS
 from experiments.table1.store import Store, write_text
@@ -28,6 +30,7 @@ _QUICK = ("nltcs", "plants")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parse(arguments)
+    until = math.inf if args.minutes is None else time.time() + 60 * args.minutes
     store = Store(args.output)
     jobs = []
     for name in args.datasets:
@@ -37,14 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             elif store.is_finished(name, kind):
                 continue
             root, seeds = str(args.root), args.seeds
-            jobs.append(Job(name, kind, root, args.device, seeds, args.quick, args.workers))
+            jobs.append(Job(name, kind, root, args.device, seeds, args.quick, args.workers, until))
     # The largest first, lest several workers wait for one at the end.
     jobs.sort(key=lambda job: debd.num_variables(job.name), reverse=True)
     console = Console(highlight=False, soft_wrap=True)
     skipped = len(args.datasets) * len(args.kinds) - len(jobs)
     if skipped:
         console.print(f"{skipped} of these are finished already (--again to redo them)")
-    failed = 0
+    failed = unfinished = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task("Table 1", total=len(jobs))
@@ -54,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"  {job.name} {job.kind}: {text}")
 
         for job, outcome in outcomes(jobs, store, say, args.workers):
+            if isinstance(outcome, OutOfTime):
+                unfinished += 1
+                continue
             if isinstance(outcome, Exception):
                 failed += 1
                 shown = f"failed: {type(outcome).__name__}: {outcome}"
@@ -66,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
             console.print(f"{job.name} {job.kind}: {shown}")
             progress.advance(task)
+    if unfinished:
+        console.print(f"Time is up. {unfinished} are not finished: the same command goes on")
     results = store.results()
     # Also where nothing was left to train: the report itself may have changed.
     write_text(store.folder / "results.md", report.markdown(results))
@@ -94,6 +102,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--root", type=Path, help="folder of the data sets (default: $EINET_DEBD)")
     add("--output", type=Path, help="folder for results.json and results.md (default: this one)")
     add("--workers", type=int, help="data sets trained at a time (default: cores, or 1 on a GPU)")
+    add("--minutes", type=float, help="begin no model after so long (default: no limit)")
     add("--again", action="store_true", help="train anew what is finished")
     args = parser.parse_args(arguments)
     if args.workers is None:
@@ -101,6 +110,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for name in ("seeds", "workers"):
         if getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
+    if args.minutes is not None and not args.minutes > 0:
+        parser.error(f"--minutes must be above 0, got {args.minutes:g}")
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("--device cuda: there is no CUDA device here")
     named = ",".join(_QUICK if args.quick else debd.names())

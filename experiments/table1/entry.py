@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-import einet
 from experiments.table1.selection import choose
 from experiments.table1.settings import Kind, Settings, plan
 from experiments.table1.store import Store
-from experiments.table1.train import Data, measure_test, train
+from experiments.table1.train import Data, describe_test, measure_test, measure_valid, train
 
-__all__ = ["SEARCH_SEED", "Job", "run"]
+__all__ = ["SEARCH_SEED", "Job", "OutOfTime", "run"]
 
 #: Final models have the seeds 1, 2, ...: none of them was there when settings were chosen.
 SEARCH_SEED = 0
@@ -35,13 +34,23 @@ class Job:
     seeds: int
     quick: bool
     workers: int = 1
+    #: No training begins after this time, in seconds since the epoch.
+    until: float = math.inf
+
+
+class OutOfTime(Exception):
+    """There is no time left to begin another training; what is done is written down."""
 
 
 def run(job: Job, store: Store, say: Callable[[str], None]) -> dict[str, Any]:
     """Search, train the final models and measure them; go on where an earlier run ended.
 
     Everything is written down after each model. ``say`` hears of every one.
+
+    Raises:
+        OutOfTime: If a training should begin after the job's time.
     """
+    _check_time(job)
     data = Data(job.name, job.root, job.device)
     state = store.unfinished(job.name, job.kind)
     # What failed may have failed for want of memory at the time.
@@ -51,6 +60,7 @@ def run(job: Job, store: Store, say: Callable[[str], None]) -> dict[str, Any]:
     def score(stage: str, settings: Settings) -> float | None:
         key = _key({"settings": settings.to_dict(), "seed": SEARCH_SEED})
         if key not in known:
+            _check_time(job)
             known[key] = {"stage": stage} | _attempt(data, settings)
             state["tried"].append(known[key])
             store.save(job.name, job.kind, state)
@@ -65,27 +75,47 @@ def run(job: Job, store: Store, say: Callable[[str], None]) -> dict[str, Any]:
     wanted = list(range(SEARCH_SEED + 1, SEARCH_SEED + 1 + job.seeds))
     kept = {model["seed"]: model for model in state["models"]}
     kept = {s: m for s, m in kept.items() if s in wanted and m["settings"] == chosen.to_dict()}
+    # A mixture takes long, so its members are kept. The file of one Einsum Network may be large,
+    # and what it says of every row is all that is needed of it.
+    mixes = chosen.members > 1
     for seed in wanted:
-        if seed not in kept:
-            trained = train(data, chosen, seed, store.members(job.name, job.kind))
-            kept[seed] = trained.record | measure_test(trained.model, data)
+        if seed not in kept or not (mixes or store.rows(job.name, job.kind, seed)):
+            _check_time(job)
+            folder = store.members(job.name, job.kind) if mixes else None
+            trained = train(data, chosen, seed, folder)
+            test = measure_test(trained.model, data)
+            if not mixes:
+                valid = measure_valid(trained.model, data)
+                rows = {"valid": valid.tolist(), "test": test.tolist()}
+                store.save_rows(job.name, job.kind, seed, rows)
+            kept[seed] = trained.record | describe_test(test)
             state["models"] = list(kept.values())
             store.save(job.name, job.kind, state)
         model = kept[seed]
         say(f"final {seed}: valid {model['valid_ll']:.4f} ({model['seconds']:.1f} s)")
     result = _result(job, chosen, state["tried"], [kept[seed] for seed in wanted])
-    if chosen.members == 1 and len(wanted) > 1:
-        result["mixed"] = _mixed(data, chosen, wanted, store.members(job.name, job.kind))
+    if not mixes and len(wanted) > 1:
+        result["mixed"] = _mixed([store.rows(job.name, job.kind, seed) for seed in wanted])
     return result
 
 
-def _mixed(data: Data, chosen: Settings, seeds: list[int], kept: Path) -> dict[str, Any]:
-    """The equal mixture of the final models, beside the models themselves."""
-    models = [train(data, chosen, seed, kept).model for seed in seeds]  # which were kept
-    mixture = einet.Mixture([model for model in models if isinstance(model, einet.Einet)])
-    with torch.no_grad():
-        valid = float(mixture.log_prob(data.valid).double().mean())
-    return {"members": len(models), "valid_ll": valid} | measure_test(mixture, data)
+def _check_time(job: Job) -> None:
+    if time.time() >= job.until:
+        raise OutOfTime(f"no time is left for {job.name} {job.kind}")
+
+
+def _mixed(models: Sequence[dict[str, list[float]] | None]) -> dict[str, Any]:
+    """The equal mixture of the final models, beside the models themselves.
+
+    It needs no model, only what each of them says of every row.
+    """
+
+    def mixed(split: str) -> Tensor:
+        rows = torch.tensor([model[split] for model in models if model], dtype=torch.float64)
+        return rows.logsumexp(0) - math.log(len(models))
+
+    valid = float(mixed("valid").mean())
+    return {"members": len(models), "valid_ll": valid} | describe_test(mixed("test"))
 
 
 def _attempt(data: Data, settings: Settings) -> dict[str, Any]:

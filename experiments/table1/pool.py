@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from experiments.table1.entry import Job
 from experiments.table1.store import Store
 
 __all__ = ["outcomes"]
+
+# In a process of the pool: where it tells of its work.
+_messages: Queue[tuple[Job, str] | None] | None = None
 
 
 def outcomes(
@@ -32,13 +36,15 @@ def outcomes(
         return
     # A process that has used CUDA cannot be forked.
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
-        messages = manager.Queue()
+    messages = context.Queue()
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_begin, initargs=(messages,)
+    ) as pool:
         listener = threading.Thread(
             target=lambda: [say(job, text) for job, text in iter(messages.get, None)], daemon=True
         )
         listener.start()
-        futures = {pool.submit(_run, job, store.folder, messages): job for job in jobs}
+        futures = {pool.submit(_run, job, store.folder): job for job in jobs}
         try:
             for future in as_completed(futures):
                 error = future.exception()
@@ -51,9 +57,28 @@ def outcomes(
             listener.join()
 
 
-def _run(job: Job, folder: Path, messages: Queue[tuple[Job, str]]) -> dict[str, Any]:
+def _begin(messages: Queue[tuple[Job, str] | None]) -> None:
+    """Prepare a process: whom it tells of its work, and that it does not outlive its parent.
+
+    Were the parent killed, a process left behind would train, and write, beside the next run.
+    """
+    global _messages
+    _messages = messages
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)  # files are written all or nothing
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _run(job: Job, folder: Path) -> dict[str, Any]:
     """One job in a process of its own."""
     if job.device == "cpu":
         # Models this small gain nothing from threads that wait for one another.
         torch.set_num_threads(1)
+    messages = _messages
+    assert messages is not None
     return entry.run(job, Store(folder), lambda text: messages.put((job, text)))

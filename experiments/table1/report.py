@@ -39,8 +39,8 @@ def markdown(results: Results) -> str:
         "model. p is the paper's one-sided t-test over test rows (two samples, the published model "
         "taken to spread like ours) of ours being better than the paper's EiNet; below 0.05 it is "
         "significantly better, above 0.95 significantly worse. ✓: at least as good as the paper's "
-        "EiNet (random trees), as the best published result at the decimals that were published "
-        "(learnt trees).",
+        "EiNet (one Einsum Network, random trees), as the best published result at the decimals "
+        "that were published (learnt trees).",
         table(results),
         legend(results),
         "## Chosen settings",
@@ -144,7 +144,7 @@ def summary(results: Results) -> str:
         if not found.entries:
             continue
         sentences.append(
-            f"{title.capitalize()} ({found.what}): at or above the paper's EiNet on "
+            f"{title[0].upper()}{title[1:]} ({found.what}): at or above the paper's EiNet on "
             f"{found.above} of {found.entries} ({found.significant} significantly), at or above "
             f"the best published result on {found.best} ({found.best_verified} if only verified "
             f"ones count), at most 1 % below it on {found.near}."
@@ -171,11 +171,11 @@ def _entry(entries: Iterable[dict[str, Any]]) -> str:
     return f"each entry an equal mixture of {members} models with {sums}"
 
 
-_PAPER_COLUMNS = ("data set", "RAT-SPN", "EiNet", "best published")
+_PAPER_COLUMNS = ("data set", "RAT-SPN (paper)", "EiNet (paper)", "best published")
 _KIND_COLUMNS = {
     "einsum": ("ours, one Einsum Network", "p", "its seeds mixed"),
-    "rat": ("ours, random trees", "p"),
-    "learned": ("ours, learnt trees", "p"),
+    "rat": ("ours, random trees mixed", "p"),
+    "learned": ("ours, learnt trees mixed", "p"),
 }
 _SETTING_COLUMNS = ("data set", "structure", "settings", "valid", "test", "seconds", "device")
 

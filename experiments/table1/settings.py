@@ -15,9 +15,12 @@ from typing import Any, Literal, get_args
 
 __all__ = ["KINDS", "MIXED", "Kind", "Settings", "Stage", "plan"]
 
-# Replicas, leaves of each and K³ of the largest network that is tried: 40 replicas of depth 4 with
-# K 40 take some 5 ms a step on an H200, and there are thousands of steps.
-_MOST_WORK = 40 * 2**4 * 40**3
+#: Weights of the largest Einsum Network that is tried, beside its leaves. A step with 500 rows then
+#: takes about a millisecond on an H200, and an entry has some 35 thousand steps.
+_MOST_WEIGHTS = 6_000_000
+#: How wide one may be, from middling to small: K and replicas.
+_MIDDLING = ((20, 20), (10, 20), (5, 20), (5, 5))
+_WIDTHS = ((5, 40), (10, 40), (20, 40), (40, 5), (40, 20), (40, 40))
 
 #: One Einsum Network on random trees, as in the paper; mixtures of models on random trees; and of
 #: models on learnt trees.
@@ -123,7 +126,11 @@ def plan(
     # The fewer rows there are for each variable, the more a prior has to say.
     start = replace(start, prior_sums=0.1, prior_leaves=0.1 if rows > 50 * num_variables else 1.0)
     if kind == "einsum":
-        return replace(start, sums="einsum"), _einsum_stages(num_variables, quick), 1
+        # With weights for every pair of entries, a mini-batch has few rows for each of them.
+        start = replace(start, sums="einsum", batch_size=max(400, batch_size))
+        start = replace(start, first_step=0.3 if rows > 4000 else 1.0)
+        start = replace(start, hide=0.2 if num_variables < 50 else 0.4)
+        return start, _einsum_stages(num_variables, quick), 1
     random = kind == "rat"
     sizes = (_random_sizes if random else _learned_sizes)(num_variables, quick)
     if quick:
@@ -140,33 +147,38 @@ def plan(
 
 
 def _einsum_stages(num_variables: int, quick: bool) -> list[Stage]:
-    """Those of one Einsum Network, whose start and steps are searched, too."""
-    sizes = _einsum_sizes(num_variables, quick)
+    """Those of one Einsum Network, whose start and steps are searched, too.
+
+    Each stage has but one coordinate, and all but the last trainings have as many steps, so that
+    what a stage varies need not be trained again: 22 to 33 trainings in all.
+    """
+    depths = _depths(num_variables, quick)
     if quick:
-        return [Stage("structure", 200, 8, 1, sizes), Stage("length", 400, 15, 1, _same)]
+        return [Stage("depth", 200, 8, 1, depths), Stage("length", 400, 15, 1, _same)]
     return [
-        Stage("structure", 1500, 60, 2, sizes),
-        Stage("start and steps", 1500, 60, 2, _steps),
-        Stage("hidden cells", 2000, 80, 1, _hidden),
-        Stage("prior", 2000, 80, 1, _priors),
-        Stage("length", 6000, 200, 1, _same),
+        Stage("depth", 800, 100, 2, depths),
+        Stage("width", 800, 100, 1, _widths),
+        Stage("start and steps", 800, 100, 1, _steps),
+        Stage("hidden cells", 800, 100, 1, _more_hidden),
+        Stage("prior", 800, 100, 1, _priors),
+        # Where a model overfits, its step size should fall sooner.
+        Stage("length", 300, 40, 1, _same),
+        Stage("length", 2400, 300, 1, _same),
     ]
 
 
-def _einsum_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[Settings]]:
+def _depths(num_variables: int, quick: bool) -> Callable[[Settings], list[Settings]]:
+    """All depths, each with a middling width, and the paper's settings."""
     deepest = max(1, math.floor(math.log2(num_variables)))
     depths = sorted({min(depth, deepest) for depth in ((2,) if quick else (1, 2, 4, 6, 8))})
-    widths = [(5, 2)] if quick else [(5, 40), (10, 10), (10, 40), (20, 20), (40, 5), (40, 20)]
 
     def vary(settings: Settings) -> list[Settings]:
-        tried = [
-            replace(settings, depth=depth, num_sums=num_sums, replicas=replicas)
-            for depth in depths
-            for num_sums, replicas in widths
-            if replicas * 2**depth * num_sums**3 <= _MOST_WORK
-        ]
         if quick:
-            return tried
+            return [replace(settings, depth=depth, num_sums=5, replicas=2) for depth in depths]
+        tried = []
+        for depth in depths:
+            num_sums, replicas = next(w for w in _MIDDLING if _weights(depth, *w) <= _MOST_WEIGHTS)
+            tried.append(replace(settings, depth=depth, num_sums=num_sums, replicas=replicas))
         # The paper's defaults, learnt as in its sec. 4: no prior, no clusters, a constant step.
         paper = replace(
             settings, depth=min(4, deepest), num_sums=10, replicas=10, clusters=False, hide=0.0,
@@ -178,16 +190,31 @@ def _einsum_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list[
     return vary
 
 
+def _weights(depth: int, num_sums: int, replicas: int) -> int:
+    """The weights of an Einsum Network: K for each pair below, at the root one."""
+    return replicas * ((2**depth - 2) * num_sums**3 + num_sums**2)
+
+
+def _widths(settings: Settings) -> list[Settings]:
+    """Those that are not too large at this depth."""
+    others = [
+        replace(settings, num_sums=num_sums, replicas=replicas)
+        for num_sums, replicas in _WIDTHS
+        if _weights(settings.depth, num_sums, replicas) <= _MOST_WEIGHTS
+    ]
+    return [settings, *others]
+
+
 def _steps(settings: Settings) -> list[Settings]:
     """Other starts, batches and step sizes."""
     batch_size = settings.batch_size
     return [
         settings,
         replace(settings, clusters=not settings.clusters),
-        replace(settings, batch_size=4 * batch_size),
-        replace(settings, batch_size=max(50, batch_size // 4), first_step=0.5),
+        replace(settings, batch_size=4 * batch_size, first_step=1.0),
+        replace(settings, batch_size=max(50, batch_size // 4), first_step=0.1),
+        replace(settings, first_step=0.3 if settings.first_step == 1 else 1.0),
         replace(settings, first_step=0.1, last_step=0.1),
-        replace(settings, first_step=0.5, last_step=0.05),
     ]
 
 
@@ -228,6 +255,10 @@ def _learned_sizes(num_variables: int, quick: bool) -> Callable[[Settings], list
 
 def _hidden(settings: Settings) -> list[Settings]:
     return [replace(settings, hide=share) for share in (0.0, 0.2, 0.4, 0.6)]
+
+
+def _more_hidden(settings: Settings) -> list[Settings]:
+    return [replace(settings, hide=share) for share in (0.0, 0.2, 0.4, 0.6, 0.8)]
 
 
 def _priors(settings: Settings) -> list[Settings]:

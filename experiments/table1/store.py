@@ -15,8 +15,9 @@ class Store:
     """``results.json`` and, while a data set is unfinished, ``unfinished/NAME-KIND.json``.
 
     Beside the latter, a folder of the same name has the trained members of a mixture that is not
-    complete yet. Every unfinished entry has files of its own, so that several processes can work
-    on different ones.
+    complete yet; or, of final models that are no mixtures, the log-likelihood of every row, of
+    which their mixture is made. Every unfinished entry has files of its own, so that several
+    processes can work on different ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,12 +48,23 @@ class Store:
         """The folder for members of unfinished mixtures."""
         return self._path(name, kind).with_suffix("")
 
+    def save_rows(self, name: str, kind: str, seed: int, rows: dict[str, list[float]]) -> None:
+        """Keep what a final model says of every row, until the entry is finished."""
+        write_json(self._rows_path(name, kind, seed), rows)
+
+    def rows(self, name: str, kind: str, seed: int) -> dict[str, list[float]] | None:
+        """The rows of a final model that were kept."""
+        return read_json(self._rows_path(name, kind, seed), None)
+
     def forget(self, name: str, kind: str) -> None:
         path = self._path(name, kind)
         path.unlink(missing_ok=True)
         shutil.rmtree(self.members(name, kind), ignore_errors=True)
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
+
+    def _rows_path(self, name: str, kind: str, seed: int) -> Path:
+        return self.members(name, kind) / f"rows-{seed}.json"
 
     def _path(self, name: str, kind: str) -> Path:
         return self.folder / "unfinished" / f"{name}-{kind}.json"

@@ -17,7 +17,17 @@ from einet.learning.schedules import Schedule
 from experiments.bootstrap import bootstrap_weights
 from experiments.table1.settings import Settings
 
-__all__ = ["MEMBERS", "Data", "Trained", "begin", "measure_test", "step_and_prior", "train"]
+__all__ = [
+    "MEMBERS",
+    "Data",
+    "Trained",
+    "begin",
+    "describe_test",
+    "measure_test",
+    "measure_valid",
+    "step_and_prior",
+    "train",
+]
 
 #: Member m of a model with seed s has the seed MEMBERS·s + m. The first member's tree is that of
 #: all rows, the others' are of rows drawn with replacement.
@@ -96,8 +106,7 @@ def train(data: Data, settings: Settings, seed: int, keep: Path | None = None) -
     model = first.model
     if len(parts) > 1:
         model = einet.Mixture([part.model for part in parts])
-        with torch.no_grad():
-            record["valid_ll"] = float(model.log_prob(data.valid).double().mean())
+        record["valid_ll"] = float(measure_valid(model, data).mean())
         record["members"] = [part.record for part in parts]
     record["seconds"] = round(time.perf_counter() - began + earlier, 3)
     return Trained(model, record)
@@ -172,10 +181,19 @@ def _train_one(data: Data, settings: Settings, seed: int) -> Trained:
 
 
 @torch.no_grad()
-def measure_test(model: einet.Einet | einet.Mixture, data: Data) -> dict[str, Any]:
-    """Read the test rows and measure a final model on them."""
-    test = debd.read(data.name, "test", data.root).to(data.device)
-    rows: Tensor = model.log_prob(test).double()
+def measure_valid(model: einet.Einet | einet.Mixture, data: Data) -> Tensor:
+    """The log-likelihood of every validation row."""
+    return model.log_prob(data.valid).double()
+
+
+@torch.no_grad()
+def measure_test(model: einet.Einet | einet.Mixture, data: Data) -> Tensor:
+    """Read the test rows, and measure a final model on each of them."""
+    return model.log_prob(debd.read(data.name, "test", data.root).to(data.device)).double()
+
+
+def describe_test(rows: Tensor) -> dict[str, Any]:
+    """What the table needs of the log-likelihoods of test rows."""
     return {
         "test_ll": float(rows.mean()),
         "test_row_sd": float(rows.std()),

@@ -65,8 +65,8 @@ def without_times(value: Any) -> Any:
 def test_searches_then_trains_then_reads_the_test_rows(root: Path, tmp_path: Path, watch: Watch):
     results = run(root, tmp_path / "out")
     once = ["search"] * 3 + ["final", "test"] * 3
-    # Final models that are no mixtures are mixed at the end: they were kept for it.
-    assert watch.events == [*once, *["final"] * 3, "test", *once, *once]
+    # Final models that are no mixtures are mixed at the end, of rows that were measured already.
+    assert watch.events == [*once, *once, *once]
     assert list(results) == ["nltcs"]
     assert set(results["nltcs"]) == {"einsum", "rat", "learned"}
     single = results["nltcs"]["einsum"]
@@ -87,25 +87,55 @@ def test_searches_then_trains_then_reads_the_test_rows(root: Path, tmp_path: Pat
         assert result["device"] == "cpu"
     table = (tmp_path / "out" / "results.md").read_text()
     assert "| nltcs | -6.011 | -6.015 | -5.99 " in table
-    assert "| ours, one Einsum Network | p | its seeds mixed | ours, random trees | p |" in table
+    assert "| ours, one Einsum Network | p | its seeds mixed | ours, random trees mixed |" in table
     assert "Random trees (each entry an equal mixture of 2 models" in table
     assert "at or above the paper's EiNet on" in " ".join(table.split())
     assert not (tmp_path / "out" / "unfinished").exists()
 
 
 @pytest.mark.parametrize("stop_at", [1, 4])
-def test_goes_on_where_it_was_stopped(root: Path, tmp_path: Path, watch: Watch, stop_at: int):
-    whole = run(root, tmp_path / "whole", "--kinds", "rat")
+@pytest.mark.parametrize("kind", ["einsum", "rat"])
+def test_goes_on_where_it_was_stopped(
+    root: Path, tmp_path: Path, watch: Watch, stop_at: int, kind: str
+):
+    whole = run(root, tmp_path / "whole", "--kinds", kind)
     watch.events.clear()
     watch.stop_at = stop_at
     output = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt):
-        run(root, output, "--kinds", "rat")
+        run(root, output, "--kinds", kind)
     assert not (output / "results.json").exists()
     watch.stop_at = None
-    assert without_times(run(root, output, "--kinds", "rat")) == without_times(whole)
+    assert without_times(run(root, output, "--kinds", kind)) == without_times(whole)
     # Nothing was trained twice, and no model saw the test rows twice.
     assert watch.events == ["search"] * 3 + ["final", "test"] * 3
+
+
+def test_no_model_begins_when_time_is_up(
+    root: Path, tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+):
+    whole = run(root, tmp_path / "whole", "--kinds", "einsum")
+    watch.events.clear()
+    output = tmp_path / "parts"
+    clock, train_one = [0.0], entry.train
+
+    def takes_a_minute(*arguments: Any) -> train.Trained:
+        clock[0] += 60
+        return train_one(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time", lambda: clock[0])
+        patch.setattr(entry, "train", takes_a_minute)
+        arguments = ["--root", str(root), "--output", str(output), "--device", "cpu"]
+        arguments += ["--workers", "1", "--datasets", "nltcs,msnbc", "--kinds", "einsum"]
+        assert main([*arguments, "--minutes", "4.5"]) == 0
+    assert not (output / "results.json").exists()
+    # What is kept while an entry is not finished is scores and rows, but no models.
+    kept = sorted(path.name for path in (output / "unfinished").rglob("*.*"))
+    assert kept == ["msnbc-einsum.json", "rows-1.json", "rows-2.json"]
+    results = run(root, output, "--kinds", "einsum", datasets="nltcs,msnbc")
+    assert without_times(results["nltcs"]) == without_times(whole["nltcs"])
+    assert watch.events == (["search"] * 3 + ["final", "test"] * 3) * 2
 
 
 def test_a_finished_data_set_is_not_trained_again(root: Path, tmp_path: Path, watch: Watch):
@@ -166,6 +196,7 @@ def test_the_folder_comes_from_the_environment(
     [
         (["--datasets", "mnist"], "name must be one of nltcs"),
         (["--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["--minutes", "0"], "--minutes must be above 0, got 0"),
         (["--workers", "0"], "--workers must be at least 1, got 0"),
         (["--kinds", "poon"], "invalid choice: 'poon'"),
     ],

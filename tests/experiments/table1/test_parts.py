@@ -71,6 +71,27 @@ def test_the_plan(kind: Kind, quick: bool, variables: int, rows: int):
         survivors = candidates[: stage.keep]
 
 
+@pytest.mark.parametrize(("variables", "rows"), [(16, 16181), (180, 1600), (1556, 2461)])
+@pytest.mark.parametrize("best", [0, 2, -1])
+def test_one_einsum_network_is_searched_one_coordinate_at_a_time(
+    variables: int, rows: int, best: int
+):
+    start, stages, _ = plan("einsum", variables, rows)
+    survivors, trained = [start], dict.fromkeys([start])
+    for stage in stages:
+        candidates = stage.candidates(survivors, rows)
+        trained |= dict.fromkeys(candidates)
+        # What the next stage varies is among its candidates, and need not be trained again.
+        assert stage.name in ("depth", "length") or set(survivors) & set(candidates)
+        survivors = [candidates[min(best, len(candidates) - 1)], *candidates][: stage.keep]
+    assert 20 <= len(trained) - 1 <= 35
+    paper = next(s for s in trained if s.first_step == s.last_step == 0.5)
+    assert (paper.num_sums, paper.replicas, paper.hide, paper.finish) == (10, 10, 0.0, 0)
+    assert {1, 2, 4} <= {settings.depth for settings in trained}
+    assert all(5 <= settings.num_sums <= 40 for settings in trained)
+    assert {5, 10, 20} <= {settings.num_sums for settings in trained}
+
+
 def test_choose_keeps_the_best_of_every_stage():
     def near(settings: Settings) -> list[Settings]:
         values = (settings.num_sums, settings.num_sums + 1, settings.num_sums + 4)
