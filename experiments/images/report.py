@@ -59,8 +59,7 @@ def markdown(results: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 
 def _cells(name: str, record: dict[str, Any]) -> list[str]:
-    delta = record["settings"]["delta"]
-    known = record["settings"] | {"delta": None if delta is None else tuple(delta)}
+    known = Settings.from_dict(record["settings"])
     valid = record.get("valid_ll")
     seconds = f"{record['train_seconds']:.1f}"
     if record["kmeans_seconds"]:
@@ -76,7 +75,7 @@ def _cells(name: str, record: dict[str, Any]) -> list[str]:
         seconds,
         f"{record['peak_mib']:,.0f}",
         record["device"],
-        f"`{Settings(**known).differing(but=('train_rows', 'valid_rows', 'test_rows'))}`",
+        f"`{known.differing(but=('train_rows', 'valid_rows', 'test_rows'))}`",
     ]
 
 

@@ -137,8 +137,11 @@ def _grey(initial: Initial) -> dict[str, Variant]:
         "categorical-chow-liu-32": replace(learnt, num_sums=32, epochs=15),
         # Structures.
         "soft-random-trees": replace(trees, soften=1.0),
+        # Every box is halved across either axis, down to pixels: a quad graph.
+        "categorical-halves": halves,
         "soft-halves": replace(halves, soften=1.0),
         # Size.
+        "categorical-chow-liu-256": replace(learnt, num_sums=256),
         "soft-chow-liu-256": replace(soft, num_sums=256),
         "soft-chow-liu-members-4": replace(soft, members=4),
     }

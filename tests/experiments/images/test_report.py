@@ -58,6 +58,7 @@ def test_committed_results() -> None:
     assert all(results.values())
     for dataset, records in results.items():
         for name, record in records.items():
-            assert record["settings"] == VARIANTS[dataset][name].settings.to_dict(), name
+            settings = Settings.from_dict(record["settings"])
+            assert settings == VARIANTS[dataset][name].settings, name
     table = (folder / "results.md").read_text(encoding="utf-8")
     assert report.markdown(results) == table
