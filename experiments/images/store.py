@@ -10,7 +10,10 @@ from experiments.images.panels import PANELS
 from experiments.images.settings import Settings
 from experiments.table1.store import read_json, write_json
 
-__all__ = ["Store"]
+__all__ = ["SEARCH", "Store"]
+
+#: What the files of a search begin with.
+SEARCH = "search-"
 
 
 class Store:
@@ -23,7 +26,7 @@ class Store:
     """
 
     def __init__(self, folder: Path, dataset: str, search: bool = False) -> None:
-        self.folder, self.dataset = folder, f"search-{dataset}" if search else dataset
+        self.folder, self.dataset = folder, f"{SEARCH}{dataset}" if search else dataset
         self.results_path = folder / f"{self.dataset}.json"
 
     def results(self) -> dict[str, dict[str, Any]]:

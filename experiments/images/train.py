@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 import einet
-from einet.imaging import Pixels, measure
-from experiments.images.curves import on_scale, stop_if
+from einet.imaging import Pixels, find_memorised, measure
+from experiments.images.curves import on_scale, stop_if, valid_rows
 from experiments.images.datasets import Parts
 from experiments.images.learner import learner, prior
 from experiments.images.settings import Settings
@@ -61,6 +61,7 @@ def train(
     record |= {
         **_measured(model, settings, parts),
         **stripes_of(model, settings, pixels, parts.tested),
+        **_memorised(model, parts, pixels),
         "seconds": round(time.perf_counter() - began, 3),
         "device": torch.cuda.get_device_name(where) if where.type == "cuda" else device,
         "threads": torch.get_num_threads(),
@@ -94,6 +95,16 @@ def _measured(model: einet.Model, settings: Settings, parts: Parts) -> dict[str,
     return record
 
 
+def _memorised(model: einet.Model, parts: Parts, pixels: Pixels) -> dict[str, float]:
+    """The share of strips in samples that are those of a training image, and of images likewise."""
+    if not isinstance(model, einet.Einet | einet.ClusteredEinet):
+        return {}
+    found = find_memorised(model, parts.train.tensor(), pixels)
+    if found is None:
+        return {}
+    return {"copied_strips": found.samples, "copied_strips_of_images": found.images}
+
+
 def _clusters(
     settings: Settings,
     parts: Parts,
@@ -120,12 +131,11 @@ def _clusters(
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         again = checkpoint.with_name(f"{checkpoint.name}.refine")
     resumed = checkpoint is not None and checkpoint.exists()
-    rows, valid = (
-        # Bytes are read as they are asked for.
-        part if part is None or settings.colour == "rgb"
-        else pixels_of(settings, part).to_model(part.tensor())
-        for part in (parts.train, parts.valid)
-    )  # fmt: skip
+    # Bytes are read as they are asked for.
+    rows = parts.train
+    if settings.colour != "rgb":
+        rows = pixels_of(settings, rows).to_model(rows.tensor())
+    valid = None if parts.valid is None else valid_rows(settings, parts.valid.tensor())
     history = model.fit(
         rows,
         epochs=settings.epochs,
