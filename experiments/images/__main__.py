@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -17,6 +18,7 @@ from experiments.images.settings import Settings
 from experiments.images.store import Store
 from experiments.images.train import train
 from experiments.images.variants import DATASETS, VARIANTS
+from experiments.images.wanted import wanted
 
 __all__ = ["main"]
 
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, variant in VARIANTS[args.dataset].items():
             console.print(f"{name}: {variant.settings.differing()}")
         return 0
-    store, failed = Store(args.output, args.dataset), 0
+    store, failed = Store(args.output, args.dataset, search=not args.test), 0
     try:
         sets = Sets(args.dataset, args.root / args.dataset)
     except FileNotFoundError as error:
@@ -66,7 +68,7 @@ def _run(
     sets: Sets,
 ) -> str:
     """Train one model and write all of it; what came of it, in words."""
-    parts = sets.parts(settings)
+    parts = sets.parts(settings, test=args.test)
     checkpoint = store.checkpoint(name) if args.checkpoints else None
     trained = train(settings, parts, args.device, checkpoint)
     if args.keep is not None:
@@ -78,11 +80,22 @@ def _run(
     record = trained.record
     store.finish(name, record, list(VARIANTS[args.dataset]))
     return (
-        f"test {record['test_ll']:.2f} ± {record['test_se']:.2f} nats, "
-        f"{record['bits_per_dim']:.4f} bits/dim ({record['bits_method']}); trained in "
+        f"{_found(record)} ({record['bits_method']}); trained in "
         f"{record['train_seconds']:.1f} s + {record['kmeans_seconds']:.1f} s of k-means, "
         f"{record['parameters']:,} parameters, {record['peak_mib']:.0f} MiB"
     )
+
+
+def _found(record: dict[str, Any]) -> str:
+    """Log-likelihoods and bits per dimension of training, validation and test, if there are any."""
+    parts = [f"train {record['train_ll']:.2f} nats, {record['train_bits']:.4f} bits/dim"]
+    if "valid_ll" in record:
+        parts.append(f"valid {record['valid_ll']:.2f}, {record['valid_bits']:.4f}")
+    if record["test_read"]:
+        parts.append(
+            f"test {record['test_ll']:.2f} ± {record['test_se']:.2f}, {record['bits_per_dim']:.4f}"
+        )
+    return "; ".join(parts)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -95,6 +108,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--models", help="names, separated by commas, or 'all' (default: paper)")
     add("--list", action="store_true", help="list the models of the data set and leave")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="change settings of the models")
+    add(
+        "--list-file",
+        type=Path,
+        metavar="FILE",
+        help="in place of --models: a model on each line, and its own NAME=VALUE behind it",
+    )
+    add(
+        "--validation-only",
+        dest="test",
+        action="store_false",
+        help="read no test images: to search for settings; written to search-DATASET.json",
+    )
     add("--clusters", type=int, help="short for --set clusters=...")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--quick", action="store_true", help="small models of 1,000 images")
@@ -115,36 +140,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if args.output is None:
         args.output = _HERE / "quick" if args.quick else _HERE / "results"
     try:
-        args.wanted = _wanted(args)
+        args.wanted = wanted(args)
         args.root = args.root or (None if args.list else _default_root())
     except (ValueError, FileNotFoundError) as error:
         parser.error(str(error))
     return args
-
-
-def _wanted(args: argparse.Namespace) -> dict[str, tuple[Settings, bool]]:
-    """The models to train by name, and whether their panels are drawn."""
-    known = VARIANTS[args.dataset]
-    names = list(known) if args.models == "all" else (args.models or "paper").split(",")
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"--models must be of {', '.join(known)}, or all, got {unknown[0]!r}")
-    pairs = [text.partition("=") for text in args.set]
-    if args.clusters is not None:
-        pairs.append(("clusters", "=", str(args.clusters)))
-    bad = [name for name, sign, _ in pairs if not sign]
-    if bad:
-        raise ValueError(f"--set must be given NAME=VALUE, got {bad[0]!r}")
-    changes = {name: text for name, _, text in pairs}
-    wanted = {}
-    for name in names:
-        variant = known[name]
-        settings = variant.settings.quick() if args.quick else variant.settings
-        # What is changed is a model of its own.
-        changed = " ".join([name, *(f"{key}={text}" for key, text in changes.items())])
-        pictures = {"some": variant.pictures or args.quick, "all": True, "none": False}
-        wanted[changed] = (settings.with_text(changes), pictures[args.pictures])
-    return wanted
 
 
 def _default_root() -> Path:

@@ -20,11 +20,24 @@ _FACE = 64
 
 @dataclass(frozen=True)
 class Parts:
-    """The images of one model."""
+    """The images of one model.
+
+    Attributes:
+        train: Those it learns from.
+        valid: Those its epoch is chosen on, and settings are.
+        tested: Those it is tested on; None where one only searches for settings.
+    """
 
     train: ArrayImages
     valid: ArrayImages | None
-    test: ArrayImages
+    tested: ArrayImages | None
+
+    @property
+    def test(self) -> ArrayImages:
+        """The images for tests, which have to be there."""
+        if self.tested is None:
+            raise RuntimeError("there are no test images in a search on validation images")
+        return self.tested
 
 
 class Sets:
@@ -42,9 +55,9 @@ class Sets:
         self.name, self.folder = name, folder
         self._read: dict[str, ArrayImages] = {}
 
-    def parts(self, settings: Settings) -> Parts:
-        """What a model is trained, chosen and tested on."""
-        train, test = self._get("train"), self._get("test")
+    def parts(self, settings: Settings, test: bool = True) -> Parts:
+        """What a model is trained, chosen and tested on; without ``test``, none of that is read."""
+        train = self._get("train")
         if settings.extra:
             extra = self._get("extra").numpy()
             pixels = np.concatenate([train.numpy(), extra]).reshape(-1, *train.image_shape)
@@ -57,7 +70,8 @@ class Sets:
                 "for validation are wanted"
             )
         valid = train.take(slice(train_rows, train_rows + valid_rows)) if valid_rows else None
-        return Parts(train.take(slice(0, train_rows)), valid, test.take(slice(settings.test_rows)))
+        tested = self._get("test").take(slice(settings.test_rows)) if test else None
+        return Parts(train.take(slice(0, train_rows)), valid, tested)
 
     def _get(self, split: str) -> ArrayImages:
         if split not in self._read:
@@ -65,14 +79,14 @@ class Sets:
             if file.is_file():
                 self._read[split] = array.load(file, name=self.name, split=split)
             elif self.name == "celeba":
-                self._read |= self._faces()
+                self._read[split] = self._faces(split)
             elif self.name == "svhn":
                 self._read[split] = svhn.load(self.folder, split)
             else:
                 self._read[split] = idx.load(self.folder, split)
         return self._read[split]
 
-    def _faces(self) -> dict[str, ArrayImages]:
+    def _faces(self, split: str) -> ArrayImages:
         height, width, _ = celeba.load(self.folder).image_shape
         crop = _FACE if min(height, width) < 2 * _FACE else 2 * _FACE
 
@@ -80,10 +94,10 @@ class Sets:
             return celeba.load(self.folder, split, crop=crop, size=_FACE)
 
         try:
-            found = {split: faces_of(split) for split in ("train", "test")}
+            found = faces_of(split)
         except FileNotFoundError:
             # Without the list of the parts, the last tenth is for tests.
             faces = faces_of("all")
             first = len(faces) - max(1, len(faces) // 10)
-            found = {"train": faces.take(slice(0, first)), "test": faces.take(slice(first, None))}
-        return {split: in_memory(images) for split, images in found.items()}
+            found = faces.take(slice(0, first) if split == "train" else slice(first, None))
+        return in_memory(found)

@@ -40,7 +40,11 @@ class Settings:
         clusters: Einets in the mixture; 1: a single Einet.
         epochs, batch_size: How long each is trained, and how many images there are in a step.
         first_step, last_step, schedule: λ, and how it falls.
+        momentum: β of stochastic EM: steps go by recent mini-batches, too; 0: by the last alone.
         prior_sums, prior_leaves: Pseudo-counts of sums and leaves.
+        grow_from, grow_epochs, grow_step: Begin with so small a K for so many of the epochs, then
+            grow to num_sums and go on, with λ falling anew from grow_step, or from first_step if
+            that is None (a single Einet only).
         hide: The share of pixels hidden from each step (a single Einet only).
         soften: Up to how far from its own grey value an image counts, as a standard deviation, so
             that Categorical leaves become smooth (a single Einet only).
@@ -80,8 +84,12 @@ class Settings:
     first_step: float = 0.5
     last_step: float = 0.5
     schedule: Schedule = "linear"
+    momentum: float = 0.0
     prior_sums: float = 0.0
     prior_leaves: float = 0.0
+    grow_from: int | None = None
+    grow_epochs: int = 0
+    grow_step: float | None = None
     hide: float = 0.0
     soften: float = 0.0
     finish: int = 0
@@ -101,7 +109,10 @@ class Settings:
         for name, least in (("clusters", 1), ("members", 1), ("finish", 0), ("soften", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        single = ("hide", "soften", "finish", "initial", "patience", "members")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}")
+        self._check_growth()
+        single = ("hide", "soften", "finish", "initial", "patience", "members", "grow_from")
         changed = [name for name in single if getattr(self, name) != getattr(Settings, name)]
         if self.clusters > 1 and changed:
             raise ValueError(
@@ -117,6 +128,35 @@ class Settings:
             raise ValueError(f"colour must be rgb with family={self.family}, got {self.colour}")
         if self.clusters == 1 and self.refine_epochs:
             raise ValueError("refine_epochs are for mixtures, clusters > 1")
+
+    def _check_growth(self) -> None:
+        """Raise if what is said of growing does not make two parts of one training."""
+        if self.grow_from is None:
+            if self.grow_epochs or self.grow_step is not None:
+                raise ValueError(
+                    "grow_epochs and grow_step must not be set without grow_from, got "
+                    f"{self.grow_epochs} and {self.grow_step}"
+                )
+            return
+        if not 1 <= self.grow_from < self.num_sums:
+            raise ValueError(
+                f"grow_from must be at least 1 and below num_sums={self.num_sums}, got "
+                f"{self.grow_from}"
+            )
+        if not 1 <= self.grow_epochs < self.epochs:
+            raise ValueError(
+                f"grow_epochs must be at least 1 and below epochs={self.epochs}, got "
+                f"{self.grow_epochs}"
+            )
+        if self.grow_step is not None and not 0 < self.grow_step <= 1:
+            raise ValueError(f"grow_step must be above 0 and at most 1, got {self.grow_step}")
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Settings:
+        """Those of a record; what there was no setting for at the time has its default."""
+        delta = saved["delta"]
+        values: dict[str, Any] = saved | {"delta": None if delta is None else tuple(delta)}
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """As they are read back from a file."""
@@ -144,12 +184,22 @@ class Settings:
             batch_size=min(self.batch_size, 100),
             depth=min(self.depth, 3),
             replicas=min(self.replicas, 2),
+            **self._quick_growth(),
             trees=min(self.trees, 2),
             levels=min(self.levels, 4),
             finish=min(self.finish, 1),
             members=min(self.members, 2),
             refine_epochs=min(self.refine_epochs, 1),
         )
+
+    def _quick_growth(self) -> dict[str, Any]:
+        if self.grow_from is None:
+            return {}
+        smaller, fewer = min(self.num_sums, 8) // 2, min(self.epochs, 10) // 2
+        return {
+            "grow_from": min(self.grow_from, smaller),
+            "grow_epochs": min(self.grow_epochs, fewer),
+        }
 
     def differing(self, but: Collection[str] = ()) -> str:
         """What is not the default, in words, without some of it."""

@@ -32,16 +32,20 @@ class Softened(einet.StochasticEM):
     p^\text{mini}`. The E-step is of the images as they are.
 
     Args:
-        step_size, prior: As in :class:`einet.StochasticEM`.
+        step_size, prior, momentum: As in :class:`einet.StochasticEM`.
         width: How far from its own value an image counts, as a standard deviation in grey values.
     """
 
     def __init__(
-        self, step_size: float | Schedule, prior: einet.Prior | None, width: float
+        self,
+        step_size: float | Schedule,
+        prior: einet.Prior | None,
+        width: float,
+        momentum: float = 0.0,
     ) -> None:
         if not 0 < width < math.inf:
             raise ValueError(f"width must be a positive number, got {width}")
-        super().__init__(step_size, prior)
+        super().__init__(step_size, prior, momentum)
         self.width = width
         #: Of each block of leaves its tables, room for what they were, and S.
         self._tables: list[tuple[Tensor, Tensor, Tensor]] = []

@@ -10,15 +10,24 @@ from experiments.images.panels import PANELS
 from experiments.images.settings import Settings
 from experiments.table1.store import read_json, write_json
 
-__all__ = ["Store"]
+__all__ = ["SEARCH", "Store"]
+
+#: What the files of a search begin with.
+SEARCH = "search-"
 
 
 class Store:
-    """``DATASET.json``, ``DATASET/NAME/*.png`` and, meanwhile, ``unfinished/DATASET-NAME.*``."""
+    """``DATASET.json``, ``DATASET/NAME/*.png`` and, meanwhile, ``unfinished/DATASET-NAME.*``.
 
-    def __init__(self, folder: Path, dataset: str) -> None:
-        self.folder, self.dataset = folder, dataset
-        self.results_path = folder / f"{dataset}.json"
+    Args:
+        folder: Where they are.
+        dataset: The data set.
+        search: Whether it is a search on validation images, ``search-DATASET.json``.
+    """
+
+    def __init__(self, folder: Path, dataset: str, search: bool = False) -> None:
+        self.folder, self.dataset = folder, f"{SEARCH}{dataset}" if search else dataset
+        self.results_path = folder / f"{self.dataset}.json"
 
     def results(self) -> dict[str, dict[str, Any]]:
         """The record of each finished model by its name."""
@@ -27,7 +36,7 @@ class Store:
     def is_finished(self, name: str, settings: Settings, device: str, pictures: bool) -> bool:
         """Whether there are results of exactly this model, and the pictures that are wanted."""
         record = self.results().get(name)
-        if record is None or record["settings"] != settings.to_dict():
+        if record is None or Settings.from_dict(record["settings"]) != settings:
             return False
         # A trial on a CPU does not stand in for what is to be measured on a GPU.
         if (record["device"] == "cpu") != (device == "cpu"):

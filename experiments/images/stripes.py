@@ -43,15 +43,15 @@ def stripes(images: Tensor, columns: list[int]) -> float:
 
 @torch.no_grad()
 def stripes_of(
-    model: einet.Model, settings: Settings, pixels: Pixels, test: ArrayImages
+    model: einet.Model, settings: Settings, pixels: Pixels, test: ArrayImages | None
 ) -> dict[str, float]:
-    """That of samples, and beside it that of test images; nothing where there are no borders."""
+    """That of samples, and of test images if there are any; nothing where there are no borders."""
     columns = borders(settings, pixels.shape[1])
     if not columns:
         return {}
     drawn = pixels.to_pictures(model.sample(_IMAGES, leaves="mean", seed=settings.seed))
-    real = test.take(slice(0, _IMAGES)).tensor().view(-1, *pixels.shape)
-    return {
-        "stripes": stripes(torch.from_numpy(drawn).view(-1, *pixels.shape), columns),
-        "stripes_of_test_images": stripes(real, columns),
-    }
+    found = {"stripes": stripes(torch.from_numpy(drawn).view(-1, *pixels.shape), columns)}
+    if test is not None:
+        real = test.take(slice(0, _IMAGES)).tensor().view(-1, *pixels.shape)
+        found["stripes_of_test_images"] = stripes(real, columns)
+    return found

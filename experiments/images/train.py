@@ -12,17 +12,19 @@ from typing import Any
 import torch
 
 import einet
-from einet.imaging import Pixels, measure
-from einet.imaging.likelihood import log_density, method_for
+from einet.imaging import Pixels, find_memorised, measure
+from experiments.images.curves import on_scale, stop_if, valid_rows
 from experiments.images.datasets import Parts
+from experiments.images.learner import learner, prior
 from experiments.images.settings import Settings
-from experiments.images.soften import Softened
+from experiments.images.single import members
 from experiments.images.stripes import stripes_of
-from experiments.images.structure import member_seed, pixels_of, recipe, structure
+from experiments.images.structure import pixels_of, recipe, structure
 
 __all__ = ["Trained", "train"]
 
-_SCHEDULES = {"linear": einet.linear, "exponential": einet.exponential, "cosine": einet.cosine}
+# As many training images are measured: enough to see how much better a model is on them.
+_TRAIN_IMAGES = 10_000
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Trained:
 def train(
     settings: Settings, parts: Parts, device: str, checkpoint: Path | None, progress: bool = True
 ) -> Trained:
-    """Train and test one model; the same arguments give the same numbers on the same device.
+    """Train and measure one model; the same arguments give the same numbers on the same device.
 
     A mixture that was interrupted goes on from its checkpoint, if it is given a place for one.
     """
@@ -47,7 +49,7 @@ def train(
         torch.cuda.reset_peak_memory_stats(where)
     pixels = pixels_of(settings, parts.train)
     if settings.clusters == 1:
-        model, record = _members(settings, parts, where, progress)
+        model, record = members(settings, parts, where, progress)
     else:
         model, record = _clusters(settings, parts, where, checkpoint, progress)
     record |= {
@@ -56,23 +58,10 @@ def train(
         "train_images": len(parts.train),
         "image_shape": list(parts.train.image_shape),
     }
-    if parts.valid is not None:
-        valid = log_density(
-            model,
-            parts.valid.tensor().to(where),
-            colour=settings.colour,
-            discrete=method_for(model) == "discrete",
-        )
-        record |= {"valid_ll": float(valid.mean()), "valid_images": len(parts.valid)}
-    found = measure(model, parts.test, colour=settings.colour)
     record |= {
-        "test_ll": found.nats,
-        "test_se": found.nats_error,
-        "bits_per_dim": found.bits,
-        "bits_se": found.bits_error,
-        "bits_method": found.method,
-        **stripes_of(model, settings, pixels, parts.test),
-        "test_images": found.rows,
+        **_measured(model, settings, parts),
+        **stripes_of(model, settings, pixels, parts.tested),
+        **_memorised(model, parts, pixels),
         "seconds": round(time.perf_counter() - began, 3),
         "device": torch.cuda.get_device_name(where) if where.type == "cuda" else device,
         "threads": torch.get_num_threads(),
@@ -82,79 +71,38 @@ def train(
     return Trained(model, pixels, record)
 
 
-def _members(
-    settings: Settings, parts: Parts, device: torch.device, progress: bool
-) -> tuple[einet.Model, dict[str, Any]]:
-    """A single Einet, or several of them mixed with equal weights."""
-    found = [_one(settings, number, parts, device, progress) for number in range(settings.members)]
-    if len(found) == 1:
-        return found[0]
-    models, records = zip(*found, strict=True)
+def _measured(model: einet.Model, settings: Settings, parts: Parts) -> dict[str, Any]:
+    """How likely images for training, validation and test are, all measured the same way."""
+    train = measure(model, parts.train.take(slice(0, _TRAIN_IMAGES)), colour=settings.colour)
     record: dict[str, Any] = {
-        name: round(sum(each[name] for each in records), 3)
-        for name in ("structure_seconds", "train_seconds", "kmeans_seconds")
+        "train_ll": train.nats,
+        "train_bits": train.bits,
+        "train_images_measured": train.rows,
     }
-    record["members"] = list(records)
-    return einet.Mixture(models), record
+    if parts.valid is not None:
+        valid = measure(model, parts.valid, colour=settings.colour)
+        record |= {"valid_ll": valid.nats, "valid_bits": valid.bits, "valid_images": valid.rows}
+    record |= {"bits_method": train.method, "test_read": parts.tested is not None}
+    if parts.tested is not None:
+        test = measure(model, parts.tested, colour=settings.colour)
+        record |= {
+            "test_ll": test.nats,
+            "test_se": test.nats_error,
+            "bits_per_dim": test.bits,
+            "bits_se": test.bits_error,
+            "test_images": test.rows,
+        }
+    return record
 
 
-def _one(
-    settings: Settings, member: int, parts: Parts, device: torch.device, progress: bool
-) -> tuple[einet.Einet, dict[str, Any]]:
-    """A single Einet, as it was after its best epoch on validation images."""
-    began = time.perf_counter()
-    graph = structure(settings, parts.train, device, member)
-    found = time.perf_counter()
-    seed = member_seed(settings, member)
-    model = einet.Einet(
-        graph,
-        recipe(settings).leaves(),
-        settings.num_sums,
-        sums=settings.sums,
-        precision=settings.precision,
-        seed=seed,
-        device=device,
-    )
-    pixels = pixels_of(settings, parts.train)
-    rows, valid = (
-        None if part is None else pixels.to_model(part.tensor().to(device))
-        for part in (parts.train, parts.valid)
-    )
-    if settings.initial == "clusters":
-        model.initialize(rows, seed=seed, clusters=True)
-    history = einet.fit(
-        model,
-        rows,
-        valid,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        optimizer=_learner(settings),
-        patience=settings.patience,
-        hide=settings.hide,
-        finish=settings.finish,
-        initialize={"rows": True, "clusters": False, "random": False}[settings.initial],
-        seed=seed,
-        progress=progress,
-    )
-    _stop_if(history.stopped)
-    record = {
-        "structure_seconds": round(found - began, 3),
-        "train_seconds": round(time.perf_counter() - found, 3),
-        "kmeans_seconds": 0.0,
-        "epochs": len(history),
-        "best_epoch": history.best_epoch,
-        "history": _on_scale(settings, parts, history),
-    }
-    return model, record
-
-
-def _on_scale(settings: Settings, parts: Parts, history: einet.History) -> dict[str, list[float]]:
-    """Mean log-likelihoods of epochs, in the units of all others."""
-    shift = 0.0
-    if settings.family == "gaussian":
-        shift = parts.train.num_variables * torch.tensor(255.0).double().log().item()
-    curves = {"train": history.train, "valid": history.valid}
-    return {name: [round(value + shift, 3) for value in curve] for name, curve in curves.items()}
+def _memorised(model: einet.Model, parts: Parts, pixels: Pixels) -> dict[str, float]:
+    """The share of strips in samples that are those of a training image, and of images likewise."""
+    if not isinstance(model, einet.Einet | einet.ClusteredEinet):
+        return {}
+    found = find_memorised(model, parts.train.tensor(), pixels)
+    if found is None:
+        return {}
+    return {"copied_strips": found.samples, "copied_strips_of_images": found.images}
 
 
 def _clusters(
@@ -183,23 +131,22 @@ def _clusters(
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         again = checkpoint.with_name(f"{checkpoint.name}.refine")
     resumed = checkpoint is not None and checkpoint.exists()
-    rows, valid = (
-        # Bytes are read as they are asked for.
-        part if part is None or settings.colour == "rgb"
-        else pixels_of(settings, part).to_model(part.tensor())
-        for part in (parts.train, parts.valid)
-    )  # fmt: skip
+    # Bytes are read as they are asked for.
+    rows = parts.train
+    if settings.colour != "rgb":
+        rows = pixels_of(settings, rows).to_model(rows.tensor())
+    valid = None if parts.valid is None else valid_rows(settings, parts.valid.tensor())
     history = model.fit(
         rows,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
-        optimizer=_learner(settings),
+        optimizer=learner(settings),
         seed=settings.seed,
         checkpoint=checkpoint,
         resume=True,
         progress=progress,
     )
-    _stop_if(history.stopped)
+    stop_if(history.stopped)
     record: dict[str, Any] = {
         "structure_seconds": round(structure_seconds, 3),
         "train_seconds": round(history.training_seconds, 3),
@@ -215,42 +162,23 @@ def _clusters(
     }
     if settings.refine_epochs:
         began = time.perf_counter()
-        step, prior = settings.refine_step, _prior(settings)
+        step, counts = settings.refine_step, prior(settings)
         refined = model.refine(
             rows,
             valid,
             epochs=settings.refine_epochs,
             batch_size=settings.batch_size,
-            optimizer=einet.EM(prior) if step is None else einet.StochasticEM(step, prior),
+            optimizer=einet.EM(counts) if step is None else einet.StochasticEM(step, counts),
             seed=settings.seed,
             checkpoint=again,
             resume=True,
             progress=progress,
         )
-        _stop_if(refined.stopped)
+        stop_if(refined.stopped)
         record["refine_seconds"] = round(time.perf_counter() - began, 3)
         record["best_epoch"] = refined.best_epoch
-        record["history"] = _on_scale(settings, parts, refined)
+        record["history"] = on_scale(settings, parts, refined)
     return model, record
-
-
-def _stop_if(stopped: str) -> None:
-    if stopped == "interrupted":
-        # The training took the Ctrl-C for itself; half a training is no result.
-        raise KeyboardInterrupt
-
-
-def _learner(settings: Settings) -> einet.StochasticEM:
-    step: Any = settings.first_step
-    if settings.first_step != settings.last_step:
-        step = _SCHEDULES[settings.schedule](settings.first_step, settings.last_step)
-    if settings.soften:
-        return Softened(step, _prior(settings), settings.soften)
-    return einet.StochasticEM(step, _prior(settings))
-
-
-def _prior(settings: Settings) -> einet.Prior:
-    return einet.Prior(settings.prior_sums, settings.prior_leaves)
 
 
 def _peak_bytes(device: torch.device) -> int:

@@ -26,6 +26,7 @@ from einet.learning.growing import grow
 from einet.learning.history import History
 from einet.learning.learner import Learner
 from einet.learning.prior import Prior
+from einet.learning.pruning import Pruned, prune
 from einet.learning.report import EpochReport
 from einet.learning.schedules import cosine, exponential, linear
 from einet.models.base import Model
@@ -67,6 +68,7 @@ __all__ = [
     "Poisson",
     "Posterior",
     "Prior",
+    "Pruned",
     "PseudoCounts",
     "RegionGraph",
     "RegionGraphBuilder",
@@ -91,6 +93,7 @@ __all__ = [
     "load",
     "load_metadata",
     "poon_domingos",
+    "prune",
     "random_trees",
     "save",
     "unconstrained",

@@ -77,7 +77,8 @@ class PseudoCounts:
                   + \sum_{\text{leaves}} \beta \left(\theta^\top\phi_0 - A(\theta)\right)
 
         EM with a prior never decreases its sum with the log-likelihood of the rows. It is
-        differentiable, and can be added to the objective of gradient learning too.
+        differentiable, and can be added to the objective of gradient learning too. Weights that
+        are 0 were pruned, and are left out.
 
         Args:
             model: The model.
@@ -86,7 +87,8 @@ class PseudoCounts:
         for module in model.modules():
             if isinstance(module, SumLayer) and self.sums is not None:
                 for w in module.simplices(module.weight):
-                    total = total + self.sums / w.shape[-1] * w.double().log().sum()
+                    logs = torch.where(w > 0, w, 1.0).double().log()
+                    total = total + self.sums / w.shape[-1] * logs.sum()
             elif isinstance(module, LeafBlock) and self.leaves is not None:
                 theta, A = module.natural()
                 pseudo = self.leaves.of(module)

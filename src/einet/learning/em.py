@@ -15,6 +15,7 @@ from einet.data.batch import Batch
 from einet.engine.pseudo_counts import PseudoCounts
 from einet.engine.statistics import Statistics
 from einet.learning.em_state import load_statistics, statistics_state
+from einet.learning.kept_zeros import KeptZeros
 from einet.learning.learner import Learner, LearnerState, Objective
 from einet.learning.momentum import Fading
 from einet.learning.prior import Prior
@@ -34,6 +35,7 @@ class _WithPrior(Learner):
             raise TypeError(f"prior must be an einet.Prior or None, got {type(prior).__name__}")
         self.prior = None if prior is None or prior.flat else prior
         self._counts: PseudoCounts | None = None
+        self._zeros: KeptZeros | None = None
 
     def start(
         self,
@@ -41,12 +43,18 @@ class _WithPrior(Learner):
         rows: Iterable[Batch] | None = None,
         objective: Objective = "generative",
     ) -> None:
-        self._counts = None
+        self._counts = self._zeros = None
         if self.prior is not None and rows is not None:
             self._counts = self.prior.of_rows(model, rows)
 
     def finish(self, model: Model) -> None:
-        self._counts = None
+        self._counts = self._zeros = None
+
+    def _zeros_of(self, model: Model) -> KeptZeros:
+        """The weights that are 0 before the first step, and stay so."""
+        if self._zeros is None or self._zeros.model is not model:
+            self._zeros = KeptZeros(model)
+        return self._zeros
 
     def _pseudo_counts(self) -> PseudoCounts | None:
         """Those of all training rows; None without a prior."""
@@ -103,7 +111,9 @@ class EM(_WithPrior):
             counts = self._pseudo_counts()
             if counts is not None:
                 counts = counts.for_rows(float(self._statistics.rows))
+            zeros = self._zeros_of(model)
             model.m_step(self._statistics, 1.0, counts)
+            zeros.restore_()
             self._statistics.zero_()
         if not self.team.alone:
             # Anew from the next means: a process without rows could not tell where others count.
@@ -188,7 +198,13 @@ class StochasticEM(_WithPrior):
             self._fading.forget()
 
     def step(self, model: Model, batch: Any, progress: float = 0.0) -> Float[Tensor, ""]:
-        size, counts = self.step_size_at(progress), self._pseudo_counts()
+        zeros = self._zeros_of(model)
+        mean = self._step(model, batch, self.step_size_at(progress))
+        zeros.restore_()
+        return mean
+
+    def _step(self, model: Model, batch: Any, size: float) -> Float[Tensor, ""]:
+        counts = self._pseudo_counts()
         if self.momentum:
             return self._smooth_step(model, batch, size)
         if not self.team.alone:

@@ -60,6 +60,8 @@ class Fading:
         expected = [count.clone() for _, count in pairs]
         for weight, count in pairs:
             count /= weight
+            # A pruned weight has neither.
+            count.masked_fill_(weight == 0, 0.0)
         self.model.m_step(statistics, step_size, counts)
         for (_, count), kept in zip(pairs, expected, strict=True):
             count.copy_(kept)

@@ -44,6 +44,10 @@ def test_trained_measured_drawn_and_saved(root: Path, tmp_path: Path, changed: d
     assert record["bits_method"] == "integrated"
     assert record["bits_per_dim"] == measure(model, parts.test, colour="ycocg").bits
     assert record["test_ll"] > measure(model, parts.test).nats  # as if it were of R, G and B
+    # Curves and what comes of them are in the same units, or have another name.
+    history = record["history"]
+    assert list(history) == ["train_rounded", "valid"]
+    assert history["valid"][record["best_epoch"]] == pytest.approx(record["valid_ll"], abs=0.05)
     panels.draw(model, pixels, parts.test, tmp_path)
     # Bytes there and back: what is real is shown as it is.
     shown = np.asarray(Image.open(tmp_path / "real.png").convert("RGB"))

@@ -73,6 +73,28 @@ def test_several_models(root: Path, tmp_path: Path):
     assert not (tmp_path / "mnist").exists()
 
 
+def test_a_search_reads_no_test_images(root: Path, tmp_path: Path):
+    for file in (root / "mnist").glob("t10k-*"):
+        file.unlink()
+    models = tmp_path / "models.txt"
+    models.write_text(
+        "categorical-chow-liu # as it is\n\ncategorical-chow-liu num_sums=3 momentum=0.5\n"
+    )
+    few = ["num_sums=2", "epochs=1", "batch_size=40", "valid_rows=20", "levels=2"]
+    arguments = ["mnist", "--root", str(root), "--output", str(tmp_path), "--device", "cpu"]
+    searched = [*arguments, "--list-file", str(models), "--validation-only", "--set", *few]
+    assert main(searched) == 0
+    assert not (tmp_path / "mnist.json").exists()
+    results = json.loads((tmp_path / "search-mnist.json").read_text())
+    assert [record["settings"]["num_sums"] for record in results.values()] == [2, 3]
+    for record in results.values():
+        assert not record["test_read"]
+        assert not any(name.startswith("test") for name in record if name != "test_read")
+        assert record["train_bits"] > 0
+        assert record["valid_bits"] > 0
+    assert main([*arguments, "--list-file", str(models), "--set", *few]) == 1  # there are none
+
+
 def test_an_interrupted_run_goes_on(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings: list[str]
 ):
@@ -121,6 +143,11 @@ def test_quick_settings_and_names(capsys: pytest.CaptureFixture[str]):
         (["--models", "none"], "--models must be of paper, .* got 'none'"),
         (["--set", "clusters"], "--set must be given NAME=VALUE, got 'clusters'"),
         (["--set", "flavour=red"], "there is no setting 'flavour'"),
+        (["--models", "one", "--list-file", "x"], "--models must not be given with --list-file"),
+        (["--list-file", "nowhere.txt"], "--list-file nowhere.txt cannot be read"),
+        (["--validation-only", "--pictures", "all"], "--pictures all needs test images"),
+        (["--validation-only"], "paper: valid_rows must be at least 1 with --validation-only"),
+        (["--models", "one,one"], "--models must name different models, got 'one' twice"),
         (["--device", "cuda"], "there is no CUDA device here"),
     ],
     ids=str,

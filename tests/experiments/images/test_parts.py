@@ -12,6 +12,7 @@ from PIL import Image
 
 import einet
 from einet.data.images import array
+from einet.imaging import measure
 from einet.imaging.pictures import MISSING
 from experiments.images import panels, train
 from experiments.images.datasets import Sets
@@ -70,6 +71,15 @@ def test_settings_from_text():
         ({"finish": "-1"}, "finish must be at least 0, got -1"),
         ({"clusters": "0"}, "clusters must be at least 1, got 0"),
         ({"clusters": "1", "refine_epochs": "2"}, "refine_epochs are for mixtures"),
+        ({"momentum": "1"}, "momentum must be at least 0 and below 1, got 1"),
+        ({"grow_from": "8", "grow_epochs": "2"}, "grow_from must not be set with clusters=100"),
+        ({"clusters": "1", "grow_from": "40"}, "grow_from must be .* below num_sums=40, got 40"),
+        ({"clusters": "1", "grow_from": "8"}, "grow_epochs must be .* below epochs=25, got 0"),
+        ({"grow_epochs": "3"}, "must not be set without grow_from, got 3 and None"),
+        (
+            {"clusters": "1", "grow_from": "8", "grow_epochs": "2", "grow_step": "0"},
+            "grow_step must be above 0 and at most 1, got 0",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             Settings().with_text(assignment)
@@ -178,6 +188,29 @@ def test_every_kind_of_model_is_trained(root: Path, tmp_path: Path, family, chan
     assert record["test_images"] == 60
 
 
+def test_settings_of_older_records_have_defaults():
+    settings = Settings(delta=(8, 4), clusters=1)
+    saved = settings.to_dict()
+    del saved["momentum"]
+    assert Settings.from_dict(saved) == settings
+
+
+def test_a_small_model_that_grows(root: Path):
+    settings = Settings(
+        clusters=1, num_sums=5, epochs=3, batch_size=20, valid_rows=20, momentum=0.5
+    )
+    settings = replace(settings, grow_from=2, grow_epochs=2, grow_step=0.1, prior_sums=0.1)
+    parts = Sets("mnist", root / "mnist").parts(settings, test=False)
+    trained = train.train(settings, parts, "cpu", None, progress=False)
+    record = trained.record
+    assert isinstance(trained.model, einet.Einet)
+    assert trained.model.num_sums == 5
+    assert (record["epochs"], record["grown_after"], len(record["history"]["valid"])) == (3, 2, 3)
+    assert record["best_epoch"] == 2
+    assert settings.quick().num_sums == 5
+    assert settings.quick().grow_from == 2
+
+
 def test_numbers_are_on_one_scale(root: Path, tmp_path: Path):
     settings = Settings(clusters=1, num_sums=2, epochs=2, batch_size=20, valid_rows=20)
     parts = Sets("mnist", root / "mnist").parts(settings)
@@ -189,4 +222,9 @@ def test_numbers_are_on_one_scale(root: Path, tmp_path: Path):
     with torch.no_grad():
         rows = trained.model.log_prob(parts.test.tensor()).double() + 64 * np.log(255)
     assert record["test_ll"] == pytest.approx(rows.mean().item())
+    # All three parts are measured the same way.
+    for name, part in (("train", parts.train), ("valid", parts.valid)):
+        assert part is not None
+        found = measure(trained.model, part)
+        assert (record[f"{name}_ll"], record[f"{name}_bits"]) == (found.nats, found.bits)
     assert isinstance(trained.model, einet.Einet)

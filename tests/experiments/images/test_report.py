@@ -32,14 +32,23 @@ def test_what_is_there(tmp_path: Path) -> None:
     store.finish(
         "paper", RECORD | {"settings": paper.to_dict(), "kmeans_seconds": 0.5, "stripes": 1.5}, []
     )
-    store.finish("one", RECORD | {"settings": one.to_dict(), "valid_ll": -1230.0}, [])
+    more = {"train_ll": -1000.0, "train_bits": 1.5, "valid_ll": -1230.0, "valid_bits": 1.9}
+    copied = {"copied_strips": 0.41, "copied_strips_of_images": 0.02}
+    store.finish("one", RECORD | {"settings": one.to_dict()} | more | copied, [])
+    searched = {name: value for name, value in RECORD.items() if name[:4] not in ("test", "bits")}
+    search = Store(tmp_path, "svhn", search=True)
+    search.finish("one", searched | more | {"settings": one.to_dict(), "test_read": False}, [])
     assert report.main([str(tmp_path)]) == 0
     lines = (tmp_path / "results.md").read_text(encoding="utf-8").splitlines()
     assert "## SVHN, 4×4×1" in lines
-    assert lines[-2:] == [
-        "| paper | 20 |  | -1,234.6 ± 1.0 | 2.000 | 1.50 | 1,000 | 1.2 + 0.5 | 12 | cpu "
-        "| `delta=(4,)` |",
-        "| one | 20 | -1,230.0 | -1,234.6 ± 1.0 | 2.000 |  | 1,000 | 1.2 | 12 | cpu "
+    assert "## SVHN, 4×4×1: a search on validation images" in lines
+    models = [line for line in lines if line.startswith(("| paper", "| one"))]
+    assert models == [
+        "| paper | 20 |  |  | -1,234.6 ± 1.0 |  |  | 2.000 | 1.50 |  | 1,000 | 1.2 + 0.5 | 12 "
+        "| cpu | `delta=(4,)` |",
+        "| one | 20 | -1,000.0 | -1,230.0 | -1,234.6 ± 1.0 | 1.500 | 1.900 | 2.000 |  | 41% / 2% "
+        "| 1,000 | 1.2 | 12 | cpu | `clusters=1` |",
+        "| one | 20 | -1,000.0 | -1,230.0 |  | 1.500 | 1.900 |  |  |  | 1,000 | 1.2 | 12 | cpu "
         "| `clusters=1` |",
     ]
     assert not any("CelebA" in line for line in lines)
@@ -54,10 +63,11 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_committed_results() -> None:
     """They are of the models as these are now, and their table is of them."""
     folder = Path(report.__file__).parent / "results"
-    results = {dataset: Store(folder, dataset).results() for dataset in DATASETS}
-    assert all(results.values())
-    for dataset, records in results.items():
-        for name, record in records.items():
-            assert record["settings"] == VARIANTS[dataset][name].settings.to_dict(), name
+    results = report.read(folder)
+    for dataset in DATASETS:
+        assert results[dataset]
+        for name, record in results[dataset].items():
+            settings = Settings.from_dict(record["settings"])
+            assert settings == VARIANTS[dataset][name].settings, name
     table = (folder / "results.md").read_text(encoding="utf-8")
     assert report.markdown(results) == table
