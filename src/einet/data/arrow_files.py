@@ -139,6 +139,10 @@ class ArrowFiles:
             if not same:
                 raise ValueError(f"{self._name}: the file {file.name!r} has changed or gone")
 
+    def no_rows(self) -> Any:
+        """A table of the columns, without rows."""
+        return self.schema.empty_table()
+
     def read(self, unit: Unit) -> Iterator[Any]:
         """The rows of a unit as record batches of a bounded size."""
         width = 8 * max(1, len(self.schema))
