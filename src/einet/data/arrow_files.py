@@ -66,13 +66,15 @@ class ArrowFiles:
         files = self._files(self._root, name)
         kind = self._kind(files, name)
         try:
-            dataset = pyarrow.dataset.dataset([str(file) for file in files], format=kind)
+            dataset = pyarrow.dataset.dataset([str(file) for file in files], format=_format(kind))
             fragments = list(dataset.get_fragments())
             self._check_columns(files, fragments, name)
             self.units = [unit for fragment in fragments for unit in _units_of(fragment, kind)]
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{name} cannot be read as {kind} from {path}: {error}") from error
         self._error = (pyarrow.ArrowException, OSError)
+        # Arrow's own pools take memory in large pieces, which are long to clear.
+        self._pool = pyarrow.system_memory_pool()
         self.schema = dataset.schema
         self.columns, _ = names_of(self.schema.names, name)
         self._stamps = {file: _stamp(file) for file in files}
@@ -149,8 +151,9 @@ class ArrowFiles:
         rows, at = fitting("read rows", width), 0
         try:
             batches = unit.fragment.to_batches(
-                batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False
-            )
+                batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False,
+                memory_pool=self._pool,
+            )  # fmt: skip
             for batch in batches:
                 begin, end = max(unit.start - at, 0), min(unit.stop - at, batch.num_rows)
                 at += batch.num_rows
@@ -175,6 +178,20 @@ class ArrowFiles:
                 stream.seek(max(0, size - _BYTES_TO_TELL))
                 digest.update(stream.read(_BYTES_TO_TELL))
         return digest.digest()
+
+
+def _format(kind: str) -> Any:
+    """How files of a kind are read: from disks, column by column when their turn comes.
+
+    To fetch all bytes of a row group before, as is meant for files far away, takes longer here,
+    and more memory.
+    """
+    if kind != "parquet":
+        return kind
+    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
+
+    options = ParquetFragmentScanOptions(pre_buffer=False)
+    return ParquetFileFormat(default_fragment_scan_options=options)
 
 
 def _units_of(fragment: Any, kind: str) -> Iterator[Unit]:
