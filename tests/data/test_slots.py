@@ -29,7 +29,8 @@ def test_the_order_is_that_of_rows_that_are_moved_about():
             out, wanted = slots.take(8), plain[0][:8]
             plain = [plain[0][8:]]
             for one, other in zip(vars(out).values(), vars(wanted).values(), strict=True):
-                assert (one is None and other is None) or torch.equal(one, other)
+                assert (one is None) == (other is None)
+                assert one is None or torch.equal(one, other)
     assert slots.rows == len(plain[0]) == 20 * 9 - 16 * 8
 
 

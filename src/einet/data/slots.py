@@ -125,4 +125,5 @@ class Slots:
         self._free = torch.cat([self._free, slots])
         self.rows -= size
         taken = {name: self._tensors[name].index_select(0, slots) for name in self._shown}
-        return Batch(**taken, columns=self._columns)
+        rest = (taken.get(name) for name in self._ABSENT)
+        return Batch(taken["x"], *rest, columns=self._columns)
