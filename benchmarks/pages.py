@@ -19,6 +19,7 @@ from typing import Any
 import cpu_text
 import front_text
 import gpu_text
+import memory_text
 import process_text
 import studio_text
 import table_text
@@ -91,6 +92,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "processes-table": lambda: process_text.measured(_stored("scale")),
     "processes-gpu": lambda: process_text.on_one_gpu(_stored("scale")),
     "processes-paper": lambda: process_text.on_paper(_stored("scale")),
+    "memory-said": lambda: memory_text.said(_stored("scale")),
+    "memory-halved": lambda: memory_text.halved(_stored("scale")),
     "studio-waiting": lambda: studio_text.waiting(_stored("studio")),
     "cpu-table": lambda: cpu_text.table(_stored("cpu")),
     "cpu-scaling": lambda: _wrapped(cpu_text.scaling_summary(_stored("cpu-scaling"))),

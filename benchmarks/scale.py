@@ -2,6 +2,7 @@
 
     python benchmarks/scale.py                        # every task, minutes to hours
     python benchmarks/scale.py processes paper        # some of them
+    python benchmarks/scale.py memory --device cuda   # on a GPU; so does one_gpu
     python benchmarks/scale.py --print                # the stored rows
 
 Each task is a module of `scale_tasks` with a function `measure(quick)` that yields rows, plain
@@ -43,7 +44,9 @@ def main() -> None:
         for row in importlib.import_module(f"scale_tasks.{task}").measure(args.quick):
             rows.append({"task": task, **row})
             print(json.dumps(rows[-1]), flush=True)
-        if not args.quick:
+        if not rows:
+            print(f"{task}: nothing can be measured here; what is stored stays")
+        elif not args.quick:
             others = [row for row in load(args.output) if row["task"] != task]
             machine = store.describe(args.device, {})
             machine["command"] = f"python benchmarks/scale.py {task}"

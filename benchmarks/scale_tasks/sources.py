@@ -26,7 +26,7 @@ _COLUMNS, _GROUP, _BATCH = 64, 65_536, 1000
 _ROWS = (10**5, 10**6, 10**7)
 _SOURCES = ("parquet", "memory")
 # So often each source has its turn; with the most rows once.
-_TURNS = 2
+_TURNS = 3
 
 
 def measure(quick: bool) -> Iterator[dict[str, Any]]:

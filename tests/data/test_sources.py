@@ -272,6 +272,33 @@ def test_a_sample_of_a_file_reads_little_more_than_it_holds(tmp_path, monkeypatc
     assert sum(read) <= 200 + 4 * 50
 
 
+@pytest.mark.parametrize("room", [300, 5000])
+def test_rows_for_first_leaves_are_read_once_for_the_first_epoch(file, monkeypatch, room):
+    monkeypatch.setitem(BUDGETS, "shuffled rows", Budget(16 * room, 16 * room))
+    path, x = file
+    rows, read = FileRows(path, 4, 1, CPU), []
+    monkeypatch.setattr(rows, "_batch", lambda *given: read.append(given[0]) or whole(*given))
+    whole = type(rows)._batch.__get__(rows)
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2, 2, 2)]
+    first = rows.first(100, generators[0], generators[1])
+    # From all rows of the buffer, not from its first ones alone.
+    assert len(first) == 100
+    assert sum(part.num_rows for part in read) < room + 130
+    begun, anew = (list(rows.mini_batches(70, generator)) for generator in generators[2:])
+    assert sum(part.num_rows for part in read) == 2 * len(x)
+    for one, other in zip(begun, anew, strict=True):
+        assert torch.equal(one.x, other.x)
+
+
+def test_rows_for_first_leaves_are_given_up_where_the_epoch_has_another_order(file):
+    path, x = file
+    rows = FileRows(path, 4, 1, CPU)
+    rows.first(100, torch.Generator(), torch.Generator().manual_seed(0))
+    drawn = torch.cat([b.x for b in rows.mini_batches(70, torch.Generator().manual_seed(5))])
+    assert rows._begun is None
+    assert np.array_equal(drawn.sum(0).numpy(), x.sum(0))
+
+
 def test_shards_of_a_file_make_up_all_of_it(file):
     path, x = file
     rows = FileRows(path, 4, 1, CPU)

@@ -66,13 +66,15 @@ class ArrowFiles:
         files = self._files(self._root, name)
         kind = self._kind(files, name)
         try:
-            dataset = pyarrow.dataset.dataset([str(file) for file in files], format=kind)
+            dataset = pyarrow.dataset.dataset([str(file) for file in files], format=_format(kind))
             fragments = list(dataset.get_fragments())
             self._check_columns(files, fragments, name)
             self.units = [unit for fragment in fragments for unit in _units_of(fragment, kind)]
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{name} cannot be read as {kind} from {path}: {error}") from error
         self._error = (pyarrow.ArrowException, OSError)
+        # Arrow's own pools take memory in large pieces, which are long to clear.
+        self._pool = pyarrow.system_memory_pool()
         self.schema = dataset.schema
         self.columns, _ = names_of(self.schema.names, name)
         self._stamps = {file: _stamp(file) for file in files}
@@ -139,14 +141,19 @@ class ArrowFiles:
             if not same:
                 raise ValueError(f"{self._name}: the file {file.name!r} has changed or gone")
 
+    def no_rows(self) -> Any:
+        """A table of the columns, without rows."""
+        return self.schema.empty_table()
+
     def read(self, unit: Unit) -> Iterator[Any]:
         """The rows of a unit as record batches of a bounded size."""
         width = 8 * max(1, len(self.schema))
         rows, at = fitting("read rows", width), 0
         try:
             batches = unit.fragment.to_batches(
-                batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False
-            )
+                batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False,
+                memory_pool=self._pool,
+            )  # fmt: skip
             for batch in batches:
                 begin, end = max(unit.start - at, 0), min(unit.stop - at, batch.num_rows)
                 at += batch.num_rows
@@ -171,6 +178,20 @@ class ArrowFiles:
                 stream.seek(max(0, size - _BYTES_TO_TELL))
                 digest.update(stream.read(_BYTES_TO_TELL))
         return digest.digest()
+
+
+def _format(kind: str) -> Any:
+    """How files of a kind are read: from disks, column by column when their turn comes.
+
+    To fetch all bytes of a row group before, as is meant for files far away, takes longer here,
+    and more memory.
+    """
+    if kind != "parquet":
+        return kind
+    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
+
+    options = ParquetFragmentScanOptions(pre_buffer=False)
+    return ParquetFileFormat(default_fragment_scan_options=options)
 
 
 def _units_of(fragment: Any, kind: str) -> Iterator[Unit]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -16,10 +17,12 @@ import torch
 from einet._memory import fitting
 from einet.data.arrow_files import ArrowFiles, Unit
 from einet.data.batch import Batch, as_batch
+from einet.data.joining import chosen
 from einet.data.read_ahead import read_ahead
 from einet.data.shuffling import cut_into, shuffled_into
 from einet.data.spooling import spooled
 from einet.data.streams import (
+    MOST_FIRST_ROWS,
     Check,
     Rows,
     RowStream,
@@ -90,11 +93,12 @@ class FileRows(RowStream):
         self.num_variables = len(self._variables)
         self._units: Sequence[Unit] = self._files.units
         self._processes = 1
+        #: An epoch whose first rows have been read already.
+        self._begun: _Begun | None = None
         #: Whether all rows have been looked at.
         self._checked = check is None
         # What is wrong with the types of columns is known before any training begins.
-        first = self._batch(next(self._files.read(self._units[0])), columns)
-        self.columns = first.columns
+        self.columns = self._batch(self._files.no_rows(), columns).columns
         self.num_rows = self._files.num_rows
 
     def __len__(self) -> int:
@@ -114,7 +118,7 @@ class FileRows(RowStream):
             at += len(unit)
             if start < stop:
                 units.append(replace(unit, start=unit.start + start, stop=unit.start + stop))
-        other._units, other._processes = units, parts
+        other._units, other._processes, other._begun = units, parts, None
         return other
 
     @property
@@ -183,19 +187,33 @@ class FileRows(RowStream):
         if not self._units:
             return
         self._files.check_unchanged()
-        units = self._units
-        if generator is not None:
-            order = torch.randperm(len(units), generator=generator).tolist()
-            units = [units[number] for number in order]
-        with closing(read_ahead(self._parts(units))) as parts:
+        if generator is None:
+            read = self._parts(self._units)
+        else:
+            order = self._order(generator)
+            read = self._gone_on(order) or self._parts([self._units[at] for at in order])
+        with closing(read_ahead(read)) as parts:
             if generator is None or not shuffled:
                 batches = cut_into(parts, sizes)
             else:
-                room = fitting("shuffled rows", 4 * self.num_variables)
-                batches = shuffled_into(parts, sizes, room, generator)
+                batches = shuffled_into(parts, sizes, self._room, generator)
             for batch in batches:
                 yield self._as_seen(batch)
         self._checked = True
+
+    def _order(self, generator: torch.Generator) -> list[int]:
+        """An order of the row groups."""
+        return torch.randperm(len(self._units), generator=generator).tolist()
+
+    @property
+    def _room(self) -> int:
+        """How many rows are shuffled together."""
+        return fitting("shuffled rows", 4 * self.num_variables)
+
+    def _gone_on(self, order: list[int]) -> Iterator[Batch] | None:
+        """Rows of an epoch that has begun, if it is in this order; none begins twice."""
+        begun, self._begun = self._begun, None
+        return begun.rows() if begun is not None and begun.order == order else None
 
     def __iter__(self) -> Iterator[Batch]:
         size = fitting("rows", 4 * self.num_variables, self.device)
@@ -224,6 +242,26 @@ class FileRows(RowStream):
         self._checked = self._checked or len(batch) == rows
         return batch
 
+    def first(self, most: int, generator: torch.Generator, epoch: torch.Generator) -> Batch:
+        """Rows for initial leaves, drawn from those that fill the buffer of the first epoch.
+
+        These are kept until the epoch begins, which reads them no more.
+        """
+        if not self._units:
+            return self.some(most, generator)
+        self._files.check_unchanged()
+        order = self._order(epoch)
+        parts = self._parts([self._units[at] for at in order])
+        read: deque[Batch] = deque()
+        count = 0
+        while count < self._room and (part := next(parts, None)) is not None:
+            read.append(part)
+            count += len(part)
+        self._begun = _Begun(order, read, parts)
+        most = min(most, MOST_FIRST_ROWS)
+        numbers = torch.randperm(count, generator=generator)[:most].sort().values
+        return self._as_seen(chosen(read, numbers))
+
     def spooled(self) -> Rows:
         """The same rows where each can be asked for by its number: in a file without a name.
 
@@ -243,6 +281,20 @@ class FileRows(RowStream):
                 few = next(islice(parts, 1))[:_ROWS_TO_TELL].to(self.device)
             digest.update(transformed_digest(transformed(few, self._transform).x))
         return digest.hexdigest()[:16]
+
+
+@dataclass
+class _Begun:
+    """An epoch that has begun: the order of its row groups, what was read, and what is left."""
+
+    order: list[int]
+    read: deque[Batch]
+    left: Iterator[Batch]
+
+    def rows(self) -> Iterator[Batch]:
+        while self.read:
+            yield self.read.popleft()
+        yield from self.left
 
 
 def _sizes(rows: int, most: int) -> list[int]:

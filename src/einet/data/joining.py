@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from einet.data.batch import Batch
 
-__all__ = ["joined"]
+__all__ = ["chosen", "joined"]
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
@@ -38,4 +40,24 @@ def joined(parts: Sequence[Batch]) -> Batch:
         torch.cat(labels) if labelled else None,
         torch.cat(weights) if weighted else None,
         parts[0].columns,
+    )
+
+
+def chosen(parts: Sequence[Batch], numbers: Int[Tensor, " rows"]) -> Batch:
+    """Some rows of batches that are taken for one, without making one of them.
+
+    Args:
+        parts: At least one batch, all of the same variables and on the same device.
+        numbers: The numbers of rows among all of them, in ascending order.
+
+    Example:
+        >>> parts = [Batch(torch.tensor([[1.0], [2.0]])), Batch(torch.tensor([[3.0]]))]
+        >>> chosen(parts, torch.tensor([1, 2])).x.tolist()
+        [[2.0], [3.0]]
+    """
+    ends = torch.tensor([len(part) for part in parts]).cumsum(0)
+    cuts = [0, *torch.searchsorted(numbers, ends).tolist()]
+    starts = [0, *ends.tolist()]
+    return joined(
+        [part[numbers[cuts[i] : cuts[i + 1]] - starts[i]] for i, part in enumerate(parts)]
     )

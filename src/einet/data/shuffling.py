@@ -8,6 +8,7 @@ import torch
 
 from einet.data.batch import Batch
 from einet.data.joining import joined
+from einet.data.slots import Slots
 
 __all__ = ["cut_into", "shuffled_into"]
 
@@ -53,19 +54,21 @@ def shuffled_into(
         [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     """
     room = max(room, 4 * max(sizes, default=1))
-    more, held = iter(parts), _Held()
+    more, held = iter(parts), Slots(min(sum(sizes), room))
     # How many rows may be handed out before the buffer is filled again.
-    allowed, ended = 0, False
+    allowed, ended, last = 0, False, False
     for size in sizes:
-        if size > allowed and not ended:
-            while held.rows < room:
-                part = next(more, None)
-                if part is None:
-                    ended = True
-                    break
+        # Rows take the places of others as soon as these are handed out, so that whoever reads
+        # need not wait; what is read meanwhile has its turn when the buffer is shuffled next.
+        while not ended and held.rows < room:
+            part = next(more, None)
+            if part is None:
+                ended = True
+            else:
                 held.add(part)
+        if size > allowed and not last:
             held.shuffle(generator)
-            allowed = held.rows if ended else held.rows // 2
+            allowed, last = held.rows if ended else held.rows // 2, ended
         yield held.take(size)
         allowed -= size
 
@@ -97,10 +100,3 @@ class _Held:
                 del self._parts[0]
         self.rows -= size
         return joined(taken)
-
-    def shuffle(self, generator: torch.Generator) -> None:
-        """Put all rows in a random order."""
-        if not self.rows:
-            return
-        order = torch.randperm(self.rows, generator=generator)
-        self._parts = [joined(self._parts)[order]]

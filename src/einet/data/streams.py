@@ -19,6 +19,7 @@ from einet.data.batch import Batch
 from einet.data.staging import Staging, pinned_copy
 
 __all__ = [
+    "MOST_FIRST_ROWS",
     "Check",
     "RowStream",
     "Rows",
@@ -34,6 +35,8 @@ Transform = Callable[[Tensor], Tensor]
 #: Raises if rows are not fit for a model; called with some of them and their name.
 Check = Callable[[Batch, str], None]
 
+#: Rows beyond this add nothing to a column's location and scale worth their time.
+MOST_FIRST_ROWS = 100_000
 # So many rows tell one transform from another.
 _ROWS_TO_TELL = 16
 
@@ -130,6 +133,17 @@ class RowStream(ABC):
     @abstractmethod
     def some(self, most: int, generator: torch.Generator) -> Batch:
         """At most so many rows, drawn at random."""
+
+    def first(self, most: int, generator: torch.Generator, epoch: torch.Generator) -> Batch:
+        """Rows that initial leaves are read off.
+
+        Args:
+            most: How many at most.
+            generator: What draws them.
+            epoch: What is going to draw the order of the first epoch. Rows that have to be read may
+                be those that it begins with, so that they are read once for both.
+        """
+        return self.some(most, generator)
 
     @abstractmethod
     def checksum(self) -> str:

@@ -132,6 +132,9 @@ class SharedRows(_Sharded):
     def some(self, most: int, generator: torch.Generator) -> Batch:
         return self._rows.some(most, generator)
 
+    def first(self, most: int, generator: torch.Generator, epoch: torch.Generator) -> Batch:
+        return self._rows.first(most, generator, epoch)
+
 
 class OwnRows(_Sharded):
     """Rows that every process has for itself: its loader yields its shard.

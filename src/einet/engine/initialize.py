@@ -7,6 +7,7 @@ from torch import Tensor
 
 from einet._memory import chunks, fitting
 from einet.data.batch import Batch
+from einet.data.streams import MOST_FIRST_ROWS
 from einet.families import ExponentialFamily
 from einet.layers import LeafBlock, LeafLayer
 
@@ -15,8 +16,6 @@ __all__ = ["initialize_leaves"]
 # How far an entry moves from the column's overall statistics towards those of one row. At 0 all
 # entries would be equal and EM could not tell them apart; at 1 they would be single points.
 _TOWARDS_A_ROW = 0.5
-# Rows beyond this add nothing to a column's location and scale worth their time.
-_MOST_ROWS = 100_000
 
 
 @torch.no_grad()
@@ -32,8 +31,8 @@ def initialize_leaves(leaf: LeafLayer, data: Batch | None, generator: torch.Gene
             phi = block.family.to("cpu").random_phi((K, pairs), generator)
             block.stored.copy_(block.from_phi(phi))
         return
-    if len(data) > _MOST_ROWS:
-        data = data[torch.randperm(len(data), generator=generator)[:_MOST_ROWS]]
+    if len(data) > MOST_FIRST_ROWS:
+        data = data[torch.randperm(len(data), generator=generator)[:MOST_FIRST_ROWS]]
     # One row for each density of each leaf: its variables then start out belonging together.
     anchors = torch.randint(len(data), (leaf.num_nodes, leaf.num_entries), generator=generator)
     device = data.x.device

@@ -238,7 +238,7 @@ def fit(
         if state is None:
             most = fitting("first rows", 4 * model.num_variables)
             asked = initialize or (initialize is None and not model.initialized)
-            first_rows = partial(rows.some, most, generator_of(seed, 0))
+            first_rows = partial(rows.first, most, generator_of(seed, 0), generator_of(seed, 1, 0))
             initialize_first(model, first_rows, seed, team, asked)
         first = 0
         if state is not None:
