@@ -1,7 +1,7 @@
 """Categorical leaves of one variable each: a look-up of probabilities, without logarithms.
 
-Where the sums above take values of any scale, entries have nothing to do with one another: tables
-are read once, as they lie, by programs that have some entries and all samples.
+Where the sums above take values of any scale, probabilities stay as they are: no entry has to wait
+for the largest.
 """
 
 # pyright: reportArgumentType=false, reportCallIssue=false
@@ -33,9 +33,6 @@ def look_up(pairs: Pairs, states: Int[Tensor, "V batch"], out: Out) -> None:
     """Scaled probabilities of the states of leaves with one variable each."""
     n, _, K, count = pairs.sizes
     batch, num_states = states.shape[1], pairs.stored.shape[-1]
-    if out.any_scale:
-        _look_up_as_they_are(pairs, states, out)
-        return
     table = torch.empty(count, num_states, K, dtype=torch.float32, device=states.device)
     size = power_of_2(num_states)
     entries = min(32, power_of_2(K), max(1, 8192 // size))
@@ -48,49 +45,9 @@ def look_up(pairs: Pairs, states: Int[Tensor, "V batch"], out: Out) -> None:
     launch(
         _look_up, (n, cdiv(batch, tile["BB"])),
         table, states, pairs.leaves, pairs.columns,
-        out.v, *out.v.stride()[:2], out.m, out.m.stride(0), K, batch, num_states, **tile,
+        out.v, *out.v.stride()[:2], out.m, out.m.stride(0), K, batch, num_states,
+        SCALED=not out.any_scale, **tile,
     )  # fmt: skip
-
-
-def _look_up_as_they_are(pairs: Pairs, states: Int[Tensor, "V batch"], out: Out) -> None:
-    """Probabilities themselves: no entry waits for others, and no table is turned around."""
-    n, _, K, count = pairs.sizes
-    batch, num_states = states.shape[1], pairs.stored.shape[-1]
-    size = power_of_2(num_states)
-    entries = min(32, power_of_2(K), max(1, 8192 // size))
-    launch(
-        _gather, (n, cdiv(K, entries)),
-        pairs.stored, states, pairs.leaves, pairs.columns, pairs.hyper["num_categories"],
-        out.v, *out.v.stride()[:2], out.m, out.m.stride(0), count, K, batch, num_states,
-        BK=entries, BS=size, BB=max(16, min(64, power_of_2(batch))), num_warps=4,
-    )  # fmt: skip
-
-
-@triton.jit
-def _gather(
-    stored, states, leaves, columns, num_categories, v, v_node, v_k, m, m_node, pairs, K, batch, S,
-    BK: tl.constexpr, BS: tl.constexpr, BB: tl.constexpr,
-):  # fmt: skip
-    leaf = tl.program_id(0).to(tl.int64)
-    first = tl.program_id(1) * BK
-    k = (first + tl.arange(0, BK)).to(tl.int64)[:, None]
-    column, node = tl.load(columns + leaf), tl.load(leaves + leaf)
-    count = tl.load(num_categories + column).to(tl.int32)
-    row = stored + (k * pairs + leaf) * S
-    state = tl.arange(0, BS)[None, :]
-    # From here on the tables of these entries are near.
-    table = tl.load(row + state, mask=(k < K) & (state < count), other=0.0)
-    total = tl.maximum(tl.sum(table, 1)[:, None], TINY)
-    for start in range(0, batch, BB):
-        b = start + tl.arange(0, BB)[None, :]
-        x = tl.load(states + column * batch + b, mask=b < batch, other=-1)
-        p = tl.load(row + x, mask=(k < K) & (x >= 0), other=0.0) / total
-        # A missing cell is 1 throughout, an impossible one 0.
-        p = tl.where(x == -1, 1.0, p)
-        tl.store(v + node * v_node + k * v_k + b, p, mask=(k < K) & (b < batch))
-        if first == 0:
-            scale = tl.where(x == -2, float("-inf"), 0.0)
-            tl.store(m + node * m_node + b, scale, mask=b < batch)
 
 
 def _tile(K: int) -> dict[str, Any]:
@@ -117,7 +74,7 @@ def _probabilities(
 @triton.jit
 def _look_up(
     table, states, leaves, columns, v, v_node, v_k, m, m_node, K, batch, S,
-    ONCE: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+    SCALED: tl.constexpr, ONCE: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     """Leaves of one variable: nothing is multiplied, and so no logarithm is needed but of m."""
     leaf = tl.program_id(0).to(tl.int64)
@@ -127,7 +84,14 @@ def _look_up(
     node = tl.load(leaves + leaf)
     at = table + (leaf * S + state) * K
     out = v + node * v_node + b
-    if ONCE:
+    if not SCALED:
+        for start in range(0, K, BK):
+            k = start + tl.arange(0, BK)[None, :]
+            p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
+            p = tl.where(state == -1, 1.0, p)
+            tl.store(out + k * v_k, p, mask=(b < batch) & (k < K))
+        scale = tl.where(state == -2, 0.0, 1.0)
+    elif ONCE:
         k = tl.arange(0, BK)[None, :]
         p = tl.load(at + k, mask=(state >= 0) & (k < K), other=0.0)
         scale = _scale(tl.max(p, 1)[:, None], state)
