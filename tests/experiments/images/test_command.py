@@ -160,3 +160,12 @@ def test_wrong_arguments(
     with pytest.raises(SystemExit):
         main(["svhn", "--root", str(tmp_path), *more])
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_committed_searches_can_be_run():
+    files = list((Path(command.__file__).parent / "searches").glob("*.txt"))
+    assert files
+    for file in files:
+        more = ["--root", ".", "--validation-only", "--list-file", str(file)]
+        args = command._parse([file.stem, *more])
+        assert len(args.wanted) > 1
