@@ -146,7 +146,10 @@ def test_quick_settings_and_names(capsys: pytest.CaptureFixture[str]):
         (["--models", "one", "--list-file", "x"], "--models must not be given with --list-file"),
         (["--list-file", "nowhere.txt"], "--list-file nowhere.txt cannot be read"),
         (["--validation-only", "--pictures", "all"], "--pictures all needs test images"),
-        (["--validation-only"], "paper: valid_rows must be at least 1 with --validation-only"),
+        (
+            ["--validation-only", "--models", "paper-all-images"],
+            "paper-all-images: valid_rows must be at least 1 with --validation-only",
+        ),
         (["--models", "one,one"], "--models must name different models, got 'one' twice"),
         (["--device", "cuda"], "there is no CUDA device here"),
     ],
