@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed += 1
             console.print(f"{name}: failed: {type(error).__name__}: {error}")
     if store.results_path.exists():
-        console.print(f"Written: {store.results_path}, and pictures in the folder beside it")
+        pictures = ", and pictures in the folder beside it" if args.test else ""
+        console.print(f"Written: {store.results_path}{pictures}")
     return 1 if failed else 0
 
 

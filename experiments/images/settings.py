@@ -45,6 +45,8 @@ class Settings:
         grow_from, grow_epochs, grow_step: Begin with so small a K for so many of the epochs, then
             grow to num_sums and go on, with λ falling anew from grow_step, or from first_step if
             that is None (a single Einet only).
+        prune_keep: After those epochs, and before it grows if it does, keep the most used weights:
+            so large a share of them (a single Einet only).
         hide: The share of pixels hidden from each step (a single Einet only).
         soften: Up to how far from its own grey value an image counts, as a standard deviation, so
             that Categorical leaves become smooth (a single Einet only).
@@ -90,6 +92,7 @@ class Settings:
     grow_from: int | None = None
     grow_epochs: int = 0
     grow_step: float | None = None
+    prune_keep: float | None = None
     hide: float = 0.0
     soften: float = 0.0
     finish: int = 0
@@ -112,7 +115,8 @@ class Settings:
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}")
         self._check_growth()
-        single = ("hide", "soften", "finish", "initial", "patience", "members", "grow_from")
+        single = ("hide", "soften", "finish", "initial", "patience", "members")
+        single += ("grow_from", "prune_keep")
         changed = [name for name in single if getattr(self, name) != getattr(Settings, name)]
         if self.clusters > 1 and changed:
             raise ValueError(
@@ -131,18 +135,20 @@ class Settings:
 
     def _check_growth(self) -> None:
         """Raise if what is said of growing does not make two parts of one training."""
-        if self.grow_from is None:
+        if self.grow_from is None and self.prune_keep is None:
             if self.grow_epochs or self.grow_step is not None:
                 raise ValueError(
-                    "grow_epochs and grow_step must not be set without grow_from, got "
-                    f"{self.grow_epochs} and {self.grow_step}"
+                    "grow_epochs and grow_step must not be set without grow_from or prune_keep, "
+                    f"got {self.grow_epochs} and {self.grow_step}"
                 )
             return
-        if not 1 <= self.grow_from < self.num_sums:
+        if self.grow_from is not None and not 1 <= self.grow_from < self.num_sums:
             raise ValueError(
                 f"grow_from must be at least 1 and below num_sums={self.num_sums}, got "
                 f"{self.grow_from}"
             )
+        if self.prune_keep is not None and not 0 < self.prune_keep <= 1:
+            raise ValueError(f"prune_keep must be above 0 and at most 1, got {self.prune_keep}")
         if not 1 <= self.grow_epochs < self.epochs:
             raise ValueError(
                 f"grow_epochs must be at least 1 and below epochs={self.epochs}, got "
@@ -193,11 +199,9 @@ class Settings:
         )
 
     def _quick_growth(self) -> dict[str, Any]:
-        if self.grow_from is None:
-            return {}
         smaller, fewer = min(self.num_sums, 8) // 2, min(self.epochs, 10) // 2
         return {
-            "grow_from": min(self.grow_from, smaller),
+            "grow_from": None if self.grow_from is None else min(self.grow_from, smaller),
             "grow_epochs": min(self.grow_epochs, fewer),
         }
 

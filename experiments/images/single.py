@@ -17,6 +17,9 @@ from experiments.images.structure import member_seed, recipe, structure
 
 __all__ = ["members"]
 
+# Enough to tell which weights are used.
+_PRUNING_ROWS = 10_000
+
 
 def members(
     settings: Settings, parts: Parts, device: torch.device, progress: bool
@@ -55,12 +58,12 @@ def _one(
     if settings.initial == "clusters":
         model.initialize(rows, seed=seed, clusters=True)
     histories, more = [], {}
-    if settings.grow_from is not None:
-        small = _fit(model, rows, valid, settings, seed, progress, part="small")
-        model = einet.grow(model, settings.num_sums, seed=seed)
-        histories.append(small)
-        more = {"grown_after": len(small), "grown_seconds": round(time.perf_counter() - found, 3)}
-    histories.append(_fit(model, rows, valid, settings, seed, progress, part="whole"))
+    if settings.grow_epochs:
+        histories.append(_fit(model, rows, valid, settings, seed, progress, part="first"))
+        model, more = _changed(model, rows, settings, seed)
+        more["changed_after"] = len(histories[0])
+        more["changed_seconds"] = round(time.perf_counter() - found, 3)
+    histories.append(_fit(model, rows, valid, settings, seed, progress, part="last"))
     record = {
         "structure_seconds": round(found - began, 3),
         "train_seconds": round(time.perf_counter() - found, 3),
@@ -72,6 +75,25 @@ def _one(
     return model, record | more
 
 
+def _changed(
+    model: einet.Einet, rows: Tensor, settings: Settings, seed: int
+) -> tuple[einet.Einet, dict[str, Any]]:
+    """The model of the first epochs, pruned or grown or both, for the others; what that cost."""
+    more: dict[str, Any] = {}
+    if settings.prune_keep is not None:
+        pruned = einet.prune(model, rows[:_PRUNING_ROWS], settings.prune_keep)
+        model = pruned.model
+        more["pruned"] = {
+            "kept": pruned.kept,
+            "of": pruned.of,
+            "dropped_flow": pruned.dropped_flow,
+            "fall": pruned.fall,
+        }
+    if settings.grow_from is not None:
+        model = einet.grow(model, settings.num_sums, seed=seed)
+    return model, more
+
+
 def _fit(
     model: einet.Einet,
     rows: Tensor,
@@ -81,21 +103,21 @@ def _fit(
     progress: bool,
     part: str,
 ) -> einet.History:
-    """A training: of the small model, or of the whole, which may have been small before."""
-    small, grown = part == "small", part == "whole" and settings.grow_from is not None
+    """A training: the first epochs, or all others."""
+    first, goes_on = part == "first", part == "last" and settings.grow_epochs > 0
     history = einet.fit(
         model,
         rows,
         valid,
-        epochs=settings.grow_epochs if small else settings.epochs - settings.grow_epochs,
+        epochs=settings.grow_epochs if first else settings.epochs - settings.grow_epochs,
         batch_size=settings.batch_size,
-        optimizer=learner(settings, settings.grow_step if grown else None),
+        optimizer=learner(settings, settings.grow_step if goes_on else None),
         patience=settings.patience,
         hide=settings.hide,
-        finish=0 if small else settings.finish,
-        initialize=settings.initial == "rows" and not grown,
+        finish=0 if first else settings.finish,
+        initialize=settings.initial == "rows" and not goes_on,
         # Another order of images than before.
-        seed=seed + 1 if grown else seed,
+        seed=seed + 1 if goes_on else seed,
         progress=progress,
     )
     stop_if(history.stopped)

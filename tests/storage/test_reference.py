@@ -265,12 +265,12 @@ def test_a_mixture_has_no_classes(tmp_path: Path):
         Reference(tmp_path / "model.einet").class_log_prob(torch.zeros(1, 5))
 
 
-@pytest.mark.parametrize("header", [None, {}, {"format": "einet.model", "version": 3}], ids=str)
+@pytest.mark.parametrize("header", [None, {}, {"format": "einet.model", "version": 4}], ids=str)
 def test_other_files_are_refused(header: dict | None, tmp_path: Path):
     metadata = None if header is None else {"einet": json.dumps(header)}
     save_file({"a": torch.zeros(1)}, tmp_path / "other", metadata)
     with pytest.raises(
-        ValueError, match="other is no file of the format einet.model in version 1 or"
+        ValueError, match="other is no file of the format einet.model in version 1 to"
     ):
         Reference(tmp_path / "other")
 

@@ -488,7 +488,7 @@ def test_the_name_of_the_format_is_in_the_file(model: Einet, path: Path):
     assert header["format"] == FORMAT == "einet.model"
     assert header["einet"] == einet.__version__
     # The lowest version that can hold it.
-    assert (header["version"], VERSION) == (1, 2)
+    assert (header["version"], VERSION) == (1, 3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -581,6 +581,54 @@ def test_categories_that_are_numbers(path: Path):
     assert loaded.mean().isfinite().all()
     with safe_open(path, "pt") as file:
         assert json.loads(file.metadata()["einet"])["version"] == 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pruned_weights_take_less_room(dtype: torch.dtype, path: Path):
+    graph = einet.random_trees(5, depth=2, replicas=2)
+    model = Einet(graph, einet.Bernoulli(), 12, num_classes=2, dtype=dtype)
+    save(model, path)
+    whole = path.stat().st_size
+    pruned = einet.prune(model, rows(5).nan_to_num(0.0), keep=0.2).model
+    round_trip(pruned, path)
+    assert path.stat().st_size < 0.5 * whole
+    with safe_open(path, "pt") as file:
+        assert json.loads(file.metadata()["einet"])["version"] == 3
+    x = rows(5)
+    expected = torch.from_numpy(Reference(path).log_prob(x)).to(dtype)
+    torch.testing.assert_close(pruned.log_prob(x), expected, rtol=1e-5, atol=1e-5)
+    # Also within a mixture, beside what is not pruned.
+    round_trip(Mixture([model, pruned]), path)
+    rewrite(path, lambda header, tensors: None)
+    assert_same(load(path), Mixture([model, pruned]))
+
+
+def test_damaged_bits_of_pruned_weights(path: Path):
+    model = Einet(einet.random_trees(4, depth=1, replicas=2), einet.Bernoulli(), 4, num_classes=3)
+    pruned = einet.prune(model, rows(4).nan_to_num(0.0), keep=0.1).model
+    save(pruned, path)
+    with safe_open(path, "pt") as file:
+        (name,) = [name for name in file.keys() if name.endswith(".kept")][:1]  # noqa: SIM118
+    weight = name.removesuffix(".kept")
+    for ending, changed, message in (
+        (".kept", lambda t: t[1:], "the bits of .* numbers must be"),
+        (".kept", lambda t: t.float(), "the bits of .* numbers must be"),
+        (".values", lambda t: t[1:], "there must be a number for each of"),
+        (".values", lambda t: t.double(), "must be torch.float32"),
+        (".shape", lambda t: t + 1, "its shape must be"),
+    ):
+        save(pruned, path)
+        rewrite(path, lambda _, t, n=weight + ending, new=changed: t.update({n: new(t[n])}))
+        with pytest.raises(FormatError, match=message):
+            load(path)
+    save(pruned, path)
+    rewrite(path, lambda _, tensors: tensors.pop(f"{weight}.values"))
+    with pytest.raises(FormatError, match="values is missing"):
+        load(path)
+    save(pruned, path)
+    rewrite(path, lambda _, tensors: tensors.update({weight: torch.zeros(1)}))
+    with pytest.raises(FormatError, match="twice"):
+        load(path)
 
 
 # -- what files promise ----------------------------------------------------------------------------

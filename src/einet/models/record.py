@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from einet._version import __version__
 from einet.data.files import FormatError, write_tensors
+from einet.models.sparse import ENDINGS, KEPT, is_sparse, pack
 from einet.models.state import RECORD
 from einet.models.values import check_values
 from einet.structures import RegionGraph
@@ -33,12 +35,14 @@ __all__ = [
 FORMAT = "einet.model"
 #: The newest version of the format. A change that older releases cannot read raises it; a file has
 #: the lowest version that can say what is in it, so that they read what they can.
-VERSION = 2
+VERSION = 3
 #: All metadata are one JSON text under one key: the order of several keys changes from run to run,
 #: and with it the bytes of a file whose content did not change.
 KEY = "einet"
 #: Mixtures of mixtures of mixtures: deeper ones could be built, but hardly be asked anything.
 MOST_LEVELS = 32
+# The weights of sums.
+_WEIGHT = re.compile(r"(components\.\d+\.)*circuit\.layers\.\d+\.weight")
 
 
 def version_of(description: dict[str, Any]) -> int:
@@ -88,15 +92,16 @@ def write_model(
             f"model must be of at most {MOST_LEVELS} mixtures within mixtures to be saved, got "
             f"{levels_of(description)}"
         )
+    tensors = dict(_written(model))
+    sparse = any(name.endswith(KEPT) for name in tensors)
     header = {
         "format": FORMAT,
-        "version": version_of(description),
+        "version": 3 if sparse else version_of(description),
         "einet": __version__,
         "model": description,
     }
     if metadata:
         header["metadata"] = _plain(metadata)
-    tensors = dict(_canonical(model))
     for graph, name in graphs.items():
         for part, array in graph.to_arrays().items():
             tensors[f"{name}.{part}"] = torch.from_numpy(array)
@@ -126,6 +131,16 @@ def common_dtype(model: nn.Module) -> str:
             "as a whole, as by model.to(torch.float32)"
         )
     return types.pop().removeprefix("torch.")
+
+
+def _written(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a file: parameters and buffers, weights of pruned sums as what is left."""
+    for name, tensor in _canonical(model):
+        if _WEIGHT.fullmatch(name) and is_sparse(tensor):
+            for end, part in zip(ENDINGS, pack(tensor), strict=True):
+                yield name + end, part
+        else:
+            yield name, tensor
 
 
 def _canonical(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -1,7 +1,8 @@
 """From what a file says of a model to the model: planned first, and filled if all of it fits.
 
 What a file says can be wrong in every way. Nothing here takes more memory than the tensors that the
-file really has: shapes are compared before anything is made of them.
+file really has (a pruned layer: at most 64 times its bits): shapes are compared before anything is
+made of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from einet.models.base import Model
 from einet.models.einet import Einet
 from einet.models.mixture import Mixture
 from einet.models.record import MOST_LEVELS, is_typed
+from einet.models.sparse import ENDINGS, KEPT, unpack
 from einet.models.state import RECORD
 from einet.structures import RegionGraph
 
@@ -114,7 +116,8 @@ class Content:
             "its layers are not what this release of einet compiles from its graph",
         )
         for number in range(len(layers)):
-            self._look_at(f"{prefix}circuit.layers.{number}.weight")
+            name = f"{prefix}circuit.layers.{number}.weight"
+            self._look_at(name + KEPT if name + KEPT in self.tensors else name)
         families = field(description, "families", list)
         model = Einet.unfilled(
             graph,
@@ -203,6 +206,18 @@ class Content:
         given = list(self._look_at(name).shape)
         expect(given == shape, f"{name} must be a tensor of shape {shape}, got {given}")
 
+    def _unpack(self, name: str, built: Tensor) -> None:
+        """Put a tensor in the place of those that say what is not 0 in it."""
+        expect(name not in self.tensors, f"it holds {name} twice")
+        kept, values, shape = (self._look_at(name + end) for end in ENDINGS)
+        try:
+            tensor = unpack(kept, values, shape, built.shape)
+        except ValueError as error:
+            raise FormatError(f"{name}: {error}") from error
+        for end in ENDINGS:
+            del self.tensors[name + end]
+        self.tensors[name] = tensor
+
     def _fill(self, model: Any, description: dict[str, Any], prefix: str) -> Any:
         """The model, with tensors in the place of those planned, and their values checked.
 
@@ -218,6 +233,8 @@ class Content:
                 # Whether the model is initialised, which the description has told it.
                 state[name] = built
                 continue
+            if prefix + name + KEPT in self.tensors:
+                self._unpack(prefix + name, built)
             stored = self._look_at(prefix + name)
             kind = f"torch.{dtype}" if is_typed(name, built) else str(built.dtype)
             expect(

@@ -5,8 +5,8 @@ have one entry, ``"einet"``, a JSON object:
 
 ============  ===================================================================================
 ``format``    ``"einet.model"``
-``version``   1, or 2 where a model has linear sums or numeric categories. A reader refuses numbers
-              that it does not know
+``version``   1; 2 where a model has linear sums or numeric categories; 3 where weights were
+              pruned. A reader refuses numbers that it does not know
 ``einet``     The release that wrote the file; for people
 ``model``     The description of the model
 ``metadata``  What a user wrote beside it, an object without meaning here; may be absent
@@ -77,6 +77,11 @@ a family that are not learnt) may be float64 beside float32 parameters.
                                       by node
 ``circuit.layers.N.counts``           [n] How many of them each of its n nodes has
 ====================================  ===========================================================
+
+**Pruned weights.** From version 3 on, a ``weight`` of which many numbers are 0 may be three tensors
+in its place: ``weight.kept``, uint8, has one bit for each number in C order, the highest bit of a
+byte first, with 0 for the bits behind the last; ``weight.values`` has the numbers whose bit is 1,
+and ``weight.shape``, int64, the shape that they all are put into.
 
 **Nodes.** There are two lists of nodes. The *body* begins with the leaves; the *top* begins empty.
 Every layer appends its nodes to its target, and the last node of the top is the root, with one
@@ -238,14 +243,25 @@ class Reference:
     def __init__(self, path: str | PathLike[str]) -> None:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("einet", "{}"))
-            if header.get("format") != "einet.model" or header.get("version") not in (1, 2):
-                raise ValueError(f"{path} is no file of the format einet.model in version 1 or 2")
+            if header.get("format") != "einet.model" or header.get("version") not in (1, 2, 3):
+                raise ValueError(f"{path} is no file of the format einet.model in version 1 to 3")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             text = file.metadata()["einet"]
         if "checksum" in header and header["checksum"] != checksum_of(text, header, tensors):
             raise ValueError(f"{path} is damaged: its checksum is that of another content")
         floats = {name: t.astype(np.float64) for name, t in tensors.items() if t.dtype.kind == "f"}
         self._model, self._tensors = header["model"], tensors | floats
+        for name in [name for name in tensors if name.endswith(".weight.kept")]:
+            self._unpack(name.removesuffix(".kept"))
+
+    def _unpack(self, name: str) -> None:
+        """Weights again, of which the file has those that are not 0."""
+        kept, values, shape = (
+            self._tensors.pop(f"{name}.{part}") for part in ("kept", "values", "shape")
+        )
+        weight = np.zeros(shape.prod())
+        weight[np.unpackbits(kept)[: weight.size].astype(bool)] = values
+        self._tensors[name] = weight.reshape(shape)
 
     def log_prob(self, x: Any) -> Float[Array, " batch"]:
         """Log density of each row of ``x[batch, variables]``; NaN is missing.

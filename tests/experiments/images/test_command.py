@@ -146,7 +146,10 @@ def test_quick_settings_and_names(capsys: pytest.CaptureFixture[str]):
         (["--models", "one", "--list-file", "x"], "--models must not be given with --list-file"),
         (["--list-file", "nowhere.txt"], "--list-file nowhere.txt cannot be read"),
         (["--validation-only", "--pictures", "all"], "--pictures all needs test images"),
-        (["--validation-only"], "paper: valid_rows must be at least 1 with --validation-only"),
+        (
+            ["--validation-only", "--models", "paper-all-images"],
+            "paper-all-images: valid_rows must be at least 1 with --validation-only",
+        ),
         (["--models", "one,one"], "--models must name different models, got 'one' twice"),
         (["--device", "cuda"], "there is no CUDA device here"),
     ],
@@ -160,3 +163,12 @@ def test_wrong_arguments(
     with pytest.raises(SystemExit):
         main(["svhn", "--root", str(tmp_path), *more])
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_committed_searches_can_be_run():
+    files = list((Path(command.__file__).parent / "searches").glob("*.txt"))
+    assert files
+    for file in files:
+        more = ["--root", ".", "--validation-only", "--list-file", str(file)]
+        args = command._parse([file.stem, *more])
+        assert len(args.wanted) > 1

@@ -75,7 +75,12 @@ def test_settings_from_text():
         ({"grow_from": "8", "grow_epochs": "2"}, "grow_from must not be set with clusters=100"),
         ({"clusters": "1", "grow_from": "40"}, "grow_from must be .* below num_sums=40, got 40"),
         ({"clusters": "1", "grow_from": "8"}, "grow_epochs must be .* below epochs=25, got 0"),
-        ({"grow_epochs": "3"}, "must not be set without grow_from, got 3 and None"),
+        ({"grow_epochs": "3"}, "must not be set without grow_from or prune_keep, got 3"),
+        (
+            {"clusters": "1", "prune_keep": "2", "grow_epochs": "2"},
+            "prune_keep must be above 0 and at most 1, got 2",
+        ),
+        ({"prune_keep": "0.5", "grow_epochs": "2"}, "prune_keep must not be set with clusters="),
         (
             {"clusters": "1", "grow_from": "8", "grow_epochs": "2", "grow_step": "0"},
             "grow_step must be above 0 and at most 1, got 0",
@@ -200,12 +205,16 @@ def test_a_small_model_that_grows(root: Path):
         clusters=1, num_sums=5, epochs=3, batch_size=20, valid_rows=20, momentum=0.5
     )
     settings = replace(settings, grow_from=2, grow_epochs=2, grow_step=0.1, prior_sums=0.1)
+    settings = replace(settings, prune_keep=0.6)
     parts = Sets("mnist", root / "mnist").parts(settings, test=False)
     trained = train.train(settings, parts, "cpu", None, progress=False)
     record = trained.record
     assert isinstance(trained.model, einet.Einet)
     assert trained.model.num_sums == 5
-    assert (record["epochs"], record["grown_after"], len(record["history"]["valid"])) == (3, 2, 3)
+    assert (record["epochs"], record["changed_after"]) == (3, 2)
+    assert len(record["history"]["valid"]) == 3
+    assert 0.6 <= record["pruned"]["kept"] / record["pruned"]["of"] < 1
+    assert any(bool((weight == 0).any()) for weight in trained.model.circuit.weights)
     assert record["best_epoch"] == 2
     assert settings.quick().num_sums == 5
     assert settings.quick().grow_from == 2
