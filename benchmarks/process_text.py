@@ -34,8 +34,10 @@ def from_files(rows: list[Row]) -> str:
                 *(
                     f"{100 * file[speed] / memory[speed]:.0f} %"
                     for speed in (
-                        "rows_per_core_second", "rows_per_thread_second", "rows_per_second",
-                    )  # fmt: skip
+                        "rows_per_core_second",
+                        "rows_per_thread_second",
+                        "rows_per_second",
+                    )
                 ),
             ]
         )
