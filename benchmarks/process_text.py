@@ -18,7 +18,8 @@ def from_files(rows: list[Row]) -> str:
     """Learning from Parquet files beside learning from the same rows in memory."""
     head = [
         "rows × 64", "file", "from it: peak memory", "rows a second", "in memory: peak memory",
-        "rows a second", "from the file, of that",
+        "rows a second", "from the file, of that: by work", "by the learning thread",
+        "by the clock",
     ]  # fmt: skip
     mine = {(row["source"], row["rows"]): row for row in rows if row["task"] == "sources"}
     body = []
@@ -30,14 +31,21 @@ def from_files(rows: list[Row]) -> str:
                 f"{file['file_mb']:,.0f} MB",
                 *_peak_and_speed(file),
                 *_peak_and_speed(memory),
-                f"{100 * file['rows_per_second'] / memory['rows_per_second']:.0f} %",
+                *(
+                    f"{100 * file[speed] / memory[speed]:.0f} %"
+                    for speed in (
+                        "rows_per_core_second",
+                        "rows_per_thread_second",
+                        "rows_per_second",
+                    )
+                ),
             ]
         )
     return _lines(head, body)
 
 
 def _peak_and_speed(row: Row) -> list[str]:
-    return [f"{row['peak_mib']:,} MiB", f"{row['rows_per_second']:,}"]
+    return [f"{row['peak_mib']:,} MiB", f"{row['rows_per_core_second']:,}"]
 
 
 def measured(rows: list[Row]) -> str:

@@ -12,6 +12,7 @@ warnings say. ``difference`` is the largest one of parameters, relative to 1 + |
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 import warnings
@@ -121,7 +122,7 @@ def _measured(name: str, full: bool, device: torch.device) -> dict[str, Any]:
 def _peak_of(work: Callable[[], object], device: torch.device, reserved: bool = True) -> int:
     """The bytes that some work has at its peak: more than before, or all that is reserved."""
     torch.cuda.synchronize(device)
-    torch.cuda.empty_cache()
+    _forget()
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     work()
@@ -129,6 +130,12 @@ def _peak_of(work: Callable[[], object], device: torch.device, reserved: bool = 
     if reserved:
         return torch.cuda.max_memory_reserved(device)
     return torch.cuda.max_memory_allocated(device) - before
+
+
+def _forget() -> None:
+    """Give back what nobody needs."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 # -- where memory is short -----------------------------------------------------------------------
@@ -189,7 +196,7 @@ def halved(
 def _limited(most: int, device: torch.device) -> Iterator[None]:
     """A block in which this process may have so many bytes of a device."""
     _, total = torch.cuda.mem_get_info(device)
-    torch.cuda.empty_cache()
+    _forget()
     torch.cuda.set_per_process_memory_fraction(most / total, device)
     try:
         yield

@@ -69,6 +69,9 @@ class _Sharded(RowStream):
     def joint_(self, sums: list[Tensor]) -> None:
         self._team.sum_(sums)
 
+    def first(self, most: int, generator: torch.Generator, epoch: torch.Generator) -> Batch:
+        return self._rows.first(most, generator, epoch)
+
     def checksum(self) -> str:
         return self._rows.checksum()
 
@@ -131,9 +134,6 @@ class SharedRows(_Sharded):
 
     def some(self, most: int, generator: torch.Generator) -> Batch:
         return self._rows.some(most, generator)
-
-    def first(self, most: int, generator: torch.Generator, epoch: torch.Generator) -> Batch:
-        return self._rows.first(most, generator, epoch)
 
 
 class OwnRows(_Sharded):
