@@ -147,6 +147,7 @@ def _grey(initial: Initial) -> dict[str, Variant]:
         # Size.
         "categorical-chow-liu-256": replace(learnt, num_sums=256),
         "soft-chow-liu-256": replace(soft, num_sums=256),
+        "soft-halves-256": replace(halves, soften=1.0, num_sums=256),
         "soft-chow-liu-members-4": replace(soft, members=4),
     }
     return _named(settings, {"paper", "soft-chow-liu", "soft-chow-liu-members-4"})
