@@ -32,7 +32,8 @@ training image; behind the slash, how many of training images are those of anoth
 Stripes: how much larger differences of neighbouring pixels are where leaves are cut than elsewhere,
 in samples (means of leaves); 1 if cuts do not show. Seconds are of training, with those of k-means
 behind the +; they contain what the first steps take to compile kernels, if that was not done
-before. A model was trained once, with one seed. Settings are what differs from the paper's recipe.
+before, and those of searches were taken while other programs used the same GPU. A model was trained
+once, with one seed. Settings are what differs from the paper's recipe.
 """
 _COLUMNS = [
     "model",
