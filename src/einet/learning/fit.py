@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +33,7 @@ from einet.learning.arguments import (
 )
 from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
+from einet.learning.defaults import BATCH_SIZE, EPOCHS, defaults_for
 from einet.learning.history import History
 from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
@@ -54,9 +55,6 @@ __all__ = ["OnError", "fit"]
 #: What is done about numbers that are not finite.
 OnError = Literal["raise", "skip"]
 
-# Rows in a mini-batch.
-_BATCH_SIZE = 500
-
 
 @jointly
 def fit(
@@ -64,7 +62,7 @@ def fit(
     train: Any,
     valid: Any = None,
     *,
-    epochs: SupportsIndex = 25,
+    epochs: SupportsIndex | None = None,
     batch_size: SupportsIndex | None = None,
     optimizer: Learner | None = None,
     labels: Any = None,
@@ -106,17 +104,22 @@ def fit(
             file, which is mapped rather than read, or to a Parquet or Arrow file or a folder of
             them, of which only a bounded part is in memory at a time (``docs/large_data.md``).
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
-        epochs: How often to go through the training rows (at most, with ``patience``).
+        epochs: How often to go through the training rows (at most, with ``patience``); 25 by
+            default.
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
-        optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
-            falls from 0.5 to 0.05), :class:`~einet.EM` or :class:`~einet.Gradient`.
+        optimizer: How to learn: :class:`~einet.StochasticEM`, :class:`~einet.EM` or
+            :class:`~einet.Gradient`. By default stochastic EM with a step size that falls from 0.5
+            to 0.05; for a model of binary data, all of whose leaves are Bernoulli, from 10 / steps
+            (those of all epochs; at least 0.1, at most 0.5) to a tenth of that. What this reaches
+            is in ``docs/table1.md``.
         labels, valid_labels: The class of each row, −1 (or missing) where unknown; of Parquet and
             Arrow files the name of the column that holds it.
         observed, valid_observed: Masks, True where a cell is known (for integer data).
         weights: How often each training row counts; once by default. Of Parquet and Arrow files
             the name of a column.
-        patience: Stop after so many epochs in a row without a better validation result.
+        patience: Stop after so many epochs in a row without a better validation result. By default
+            5 for a model of binary data where ``valid`` is given and ``epochs`` is not; else none.
         hide: The probability with which a known cell is taken for missing, drawn anew for every
             mini-batch. Missing cells are integrated out, so that this costs no exactness: it keeps
             a model with many parameters from relying on single cells, as dropout does.
@@ -124,7 +127,9 @@ def fit(
             StochasticEM) after the others, from the best of them. Mini-batches forget what is too
             rare for most of them to hold; all rows together do not.
         initialize: Whether to set the leaves from the training rows first; by default if that
-            has not been done.
+            has not been done. A model of binary data then begins with clusters of rows, its sums
+            too, as with ``Einet.initialize(clusters=True)``; for a start without them, call
+            ``initialize`` before.
         seed: Seed of the initial leaves, the order of rows and the cells to hide; the latter are
             drawn on the model's device, and differ between a CPU and a GPU.
         device: Where to move the model before training; it stays there.
@@ -175,7 +180,9 @@ def fit(
     team = distributed if isinstance(distributed, Team) else ALONE
     stopping = Stopping(team)
     check_trainable(model)
-    epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
+    is_length_given = epochs is not None or patience is not None
+    epochs = EPOCHS if epochs is None else as_int("epochs", epochs, minimum=1)
+    seed = as_seed(seed)
     if patience is not None:
         patience = as_int("patience", patience, minimum=1)
     for name, flag in (("resume", resume), ("progress", progress), ("initialize", initialize)):
@@ -197,6 +204,12 @@ def fit(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
         labels=labels, valid_labels=valid_labels, weights=weights, batch_size=size,
     )  # fmt: skip
+    count = len(rows) if isinstance(rows, Sized) else None
+    defaults = defaults_for(model, count, size, epochs, objective)
+    if optimizer is None:
+        learner = defaults.learner(objective)
+    if not is_length_given and others is not None:
+        patience = defaults.patience
     # Only the first process writes; a checkpoint knows nothing of how many there are.
     file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
     settings = {
@@ -239,7 +252,7 @@ def fit(
             most = fitting("first rows", 4 * model.num_variables)
             asked = initialize or (initialize is None and not model.initialized)
             first_rows = partial(rows.some, most, generator_of(seed, 0))
-            initialize_first(model, first_rows, seed, team, asked)
+            initialize_first(model, first_rows, seed, team, asked, defaults.clusters)
         first = 0
         if state is not None:
             with resumption.reading():
@@ -318,7 +331,7 @@ class _Phase:
 
 def _batch_size(batch_size: Any, train: Any) -> int:
     if batch_size is None:
-        return _BATCH_SIZE
+        return BATCH_SIZE
     if is_loader(train):
         raise ValueError(
             f"batch_size is given ({batch_size!r}), but train is a loader, which makes its own "
