@@ -2,7 +2,7 @@
 
 Models of binary data, all of whose leaves are Bernoulli, have defaults of their own, settled on
 validation rows of public data sets (``experiments/table1/defaults.py``). ``docs/choose.md`` tells
-of the rule and of what it reaches.
+of the rule, ``docs/table1.md`` of what it reaches.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from einet.families import Bernoulli
 from einet.learning.em import StochasticEM
 from einet.learning.gradient import Gradient
 from einet.learning.learner import Learner, Objective
+from einet.learning.prior import Prior
 from einet.learning.schedules import linear
 from einet.models.base import Model
 
@@ -23,13 +24,14 @@ __all__ = ["BATCH_SIZE", "EPOCHS", "Defaults", "defaults_for", "is_binary"]
 
 #: Times to go through the training rows, and rows in a mini-batch.
 EPOCHS, BATCH_SIZE = 25, 500
-# λ of a model of other than binary data: from random leaves there is a long way to go.
+# λ of all models but those of binary data, at first and at last.
 _FIRST_STEP, _LAST_STEP = 0.5, 0.05
-# Steps of binary models, whose clusters are a good start: together they make up so many full ones,
-# the first is within these bounds, and the last a tenth of it.
-_FULL_STEPS, _LEAST_FIRST, _LAST_SHARE = 10.0, 0.1, 0.1
-# Epochs without a better validation result until a binary model's training ends.
-_PATIENCE = 5
+# λ of binary ones: it falls to a tenth, and is small where there are many steps to make up for it.
+_SMALL_STEP, _LAST_SHARE, _SUM_OF_STEPS = 0.1, 0.1, 50
+# Where validation rows say when to stop, so many steps are allowed at least, and after so many
+# epochs without a better result training ends.
+_LEAST_STEPS, _PATIENCE = 500, 5
+_PRIOR = Prior(sums=0.1, leaves=1.0)
 
 
 @dataclass(frozen=True)
@@ -37,19 +39,23 @@ class Defaults:
     """What is done unless the user says otherwise.
 
     Attributes:
-        first_step, last_step: λ of stochastic EM, which falls linearly from the one to the other.
-        clusters: Whether latent variables start out as clusters of rows.
+        epochs: How often to go through the training rows.
         patience: Epochs without a better validation result until training ends; None for none.
+        first_step, last_step: λ of stochastic EM, which falls linearly from the one to the other.
+        prior: Its prior.
+        clusters: Whether latent variables start out as clusters of rows.
 
     Example:
-        >>> Defaults(0.5, 0.05).learner().step_size_at(1.0)
-        0.05
+        >>> Defaults().epochs, Defaults().learner().step_size_at(1.0)
+        (25, 0.05)
     """
 
+    epochs: int = EPOCHS
+    patience: int | None = None
     first_step: float = _FIRST_STEP
     last_step: float = _LAST_STEP
+    prior: Prior | None = None
     clusters: bool = False
-    patience: int | None = None
 
     def learner(self, objective: Objective = "generative") -> Learner:
         """How to learn.
@@ -60,7 +66,54 @@ class Defaults:
         """
         if objective == "discriminative":
             return Gradient(torch.optim.Adam, lr=0.01)
-        return StochasticEM(linear(self.first_step, self.last_step))
+        return StochasticEM(linear(self.first_step, self.last_step), self.prior)
+
+
+def defaults_for(
+    model: Model,
+    rows: int | None,
+    batch_size: int = BATCH_SIZE,
+    *,
+    epochs: int | None = None,
+    has_patience: bool = False,
+    validated: bool = False,
+    objective: Objective = "generative",
+) -> Defaults:
+    """The rule.
+
+    Args:
+        model: The model.
+        rows: How many training rows there are; None where nobody knows before.
+        batch_size: The most rows in a mini-batch.
+        epochs: How often the user wants to go through the rows, if that was said.
+        has_patience: Whether the user has said when to stop.
+        validated: Whether there are validation rows.
+        objective: What is maximised.
+
+    Example:
+        >>> import einet
+        >>> model = einet.Einet(einet.random_trees(4, 2, 2), einet.Bernoulli(), num_sums=3)
+        >>> many = defaults_for(model, rows=50_000, validated=True)
+        >>> many.epochs, many.patience, many.first_step
+        (25, 5, 0.1)
+        >>> few = defaults_for(model, rows=1600, validated=True)
+        >>> few.epochs, few.patience, few.first_step
+        (125, 5, 0.1)
+        >>> defaults_for(model, rows=1600).first_step  # 100 steps, and nobody says when to stop
+        0.5
+    """
+    if objective == "discriminative" or not is_binary(model):
+        return Defaults(EPOCHS if epochs is None else epochs)
+    # Who says how long to train wants that, and no other end.
+    patience = _PATIENCE if validated and epochs is None and not has_patience else None
+    if rows is None:
+        # A loader is gone through as often as was said; a prior would ask for one time more.
+        return Defaults(EPOCHS if epochs is None else epochs, patience, clusters=True)
+    each = max(1, math.ceil(rows / batch_size))
+    if epochs is None:
+        epochs = max(EPOCHS, math.ceil(_LEAST_STEPS / each)) if validated else EPOCHS
+    first = min(_FIRST_STEP, max(_SMALL_STEP, _SUM_OF_STEPS / (epochs * each)))
+    return Defaults(epochs, patience, first, _LAST_SHARE * first, _PRIOR, clusters=True)
 
 
 def is_binary(model: Model) -> bool:
@@ -79,32 +132,3 @@ def is_binary(model: Model) -> bool:
         for _, part in model.weighted_einets()
         for group in part.leaf.family_groups
     )
-
-
-def defaults_for(
-    model: Model, rows: int | None, batch_size: int, epochs: int, objective: Objective
-) -> Defaults:
-    """The rule.
-
-    Args:
-        model: The model.
-        rows: How many training rows there are; None where nobody knows before.
-        batch_size: The most rows in a mini-batch.
-        epochs: How often to go through the rows.
-        objective: What is maximised.
-
-    Example:
-        >>> import einet
-        >>> model = einet.Einet(einet.random_trees(4, 2, 2), einet.Bernoulli(), num_sums=3)
-        >>> defaults_for(model, 50_000, 500, 25, "generative").first_step
-        0.1
-        >>> defaults_for(model, 60, 500, 25, "generative").first_step  # 25 steps in all
-        0.4
-    """
-    if objective == "discriminative" or not is_binary(model):
-        return Defaults()
-    if rows is None:
-        return Defaults(clusters=True, patience=_PATIENCE)
-    steps = epochs * math.ceil(rows / batch_size)
-    first = min(_FIRST_STEP, max(_LEAST_FIRST, _FULL_STEPS / steps))
-    return Defaults(first, _LAST_SHARE * first, clusters=True, patience=_PATIENCE)

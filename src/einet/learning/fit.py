@@ -33,7 +33,7 @@ from einet.learning.arguments import (
 )
 from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
-from einet.learning.defaults import BATCH_SIZE, EPOCHS, defaults_for
+from einet.learning.defaults import BATCH_SIZE, defaults_for
 from einet.learning.history import History
 from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
@@ -93,6 +93,14 @@ def fit(
     validation data and the present one elsewhere; a second Ctrl-C does not wait. Should training
     fail, the model is what it would be had it ended with the last full epoch.
 
+    Models of binary data, all of whose leaves are Bernoulli, have defaults of their own. Latent
+    variables start out as clusters of rows (call ``model.initialize(train)`` before, and they do
+    not). The step size falls from 50 / steps, those of all epochs together, to a tenth of that; it
+    is 0.1 at first if there are more than 500 steps, and at most 0.5. There is a
+    ``Prior(sums=0.1, leaves=1)``. Where ``valid`` is given and neither ``epochs`` nor ``patience``
+    are, there are 25 epochs or 500 steps, whichever is longer, and a patience of 5. What you give
+    always counts. How near to settings that were searched this comes is in ``docs/table1.md``.
+
     Args:
         model: The model to train.
         train: Training rows ``[rows, variables]``: tensor, array, data frame or nested list. NaN,
@@ -105,21 +113,17 @@ def fit(
             them, of which only a bounded part is in memory at a time (``docs/large_data.md``).
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
         epochs: How often to go through the training rows (at most, with ``patience``); 25 by
-            default.
+            default, and for binary data as said above.
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
-        optimizer: How to learn: :class:`~einet.StochasticEM`, :class:`~einet.EM` or
-            :class:`~einet.Gradient`. By default stochastic EM with a step size that falls from 0.5
-            to 0.05; for a model of binary data, all of whose leaves are Bernoulli, from 10 / steps
-            (those of all epochs; at least 0.1, at most 0.5) to a tenth of that. What this reaches
-            is in ``docs/table1.md``.
+        optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
+            falls from 0.5 to 0.05), :class:`~einet.EM` or :class:`~einet.Gradient`.
         labels, valid_labels: The class of each row, −1 (or missing) where unknown; of Parquet and
             Arrow files the name of the column that holds it.
         observed, valid_observed: Masks, True where a cell is known (for integer data).
         weights: How often each training row counts; once by default. Of Parquet and Arrow files
             the name of a column.
-        patience: Stop after so many epochs in a row without a better validation result. By default
-            5 for a model of binary data where ``valid`` is given and ``epochs`` is not; else none.
+        patience: Stop after so many epochs in a row without a better validation result.
         hide: The probability with which a known cell is taken for missing, drawn anew for every
             mini-batch. Missing cells are integrated out, so that this costs no exactness: it keeps
             a model with many parameters from relying on single cells, as dropout does.
@@ -127,9 +131,7 @@ def fit(
             StochasticEM) after the others, from the best of them. Mini-batches forget what is too
             rare for most of them to hold; all rows together do not.
         initialize: Whether to set the leaves from the training rows first; by default if that
-            has not been done. A model of binary data then begins with clusters of rows, its sums
-            too, as with ``Einet.initialize(clusters=True)``; for a start without them, call
-            ``initialize`` before.
+            has not been done.
         seed: Seed of the initial leaves, the order of rows and the cells to hide; the latter are
             drawn on the model's device, and differ between a CPU and a GPU.
         device: Where to move the model before training; it stays there.
@@ -180,8 +182,8 @@ def fit(
     team = distributed if isinstance(distributed, Team) else ALONE
     stopping = Stopping(team)
     check_trainable(model)
-    is_length_given = epochs is not None or patience is not None
-    epochs = EPOCHS if epochs is None else as_int("epochs", epochs, minimum=1)
+    if epochs is not None:
+        epochs = as_int("epochs", epochs, minimum=1)
     seed = as_seed(seed)
     if patience is not None:
         patience = as_int("patience", patience, minimum=1)
@@ -204,12 +206,15 @@ def fit(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
         labels=labels, valid_labels=valid_labels, weights=weights, batch_size=size,
     )  # fmt: skip
-    count = len(rows) if isinstance(rows, Sized) else None
-    defaults = defaults_for(model, count, size, epochs, objective)
+    defaults = defaults_for(
+        model, len(rows) if isinstance(rows, Sized) else None, size, epochs=epochs,
+        has_patience=patience is not None, validated=others is not None, objective=objective,
+    )  # fmt: skip
+    epochs = defaults.epochs
+    patience = defaults.patience if patience is None else patience
     if optimizer is None:
         learner = defaults.learner(objective)
-    if not is_length_given and others is not None:
-        patience = defaults.patience
+        last = finisher(finish, learner)
     # Only the first process writes; a checkpoint knows nothing of how many there are.
     file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
     settings = {
