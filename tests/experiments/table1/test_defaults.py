@@ -65,6 +65,10 @@ def test_the_summary() -> None:
     assert "at most 1 % below on 1, at most 3 % below on 2" in said
     assert "| dna | -100.000 | -99.000 | -99.000 | -98.000 | -96.086 | -93.500 |" in said
     assert "one Einsum Network" not in said
+    both = {"nltcs": searched["nltcs"] | {"einsum": {"test_ll": -6.01}}, "dna": searched["dna"]}
+    assert "Beside our one Einsum Network after a search for each set: at or above on 1 of 1" in (
+        defaults_report.summary(rows, both)
+    )
 
 
 def test_committed_results() -> None:
