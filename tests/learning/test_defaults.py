@@ -23,7 +23,7 @@ from einet import (
     linear,
     random_trees,
 )
-from einet.learning.defaults import Defaults, defaults_for, is_binary
+from einet.learning.defaults import Defaults, defaults_for, is_binary_einsum
 
 GRAPH = random_trees(6, depth=2, replicas=2, seed=1)
 
@@ -51,9 +51,9 @@ def test_other_data_are_learnt_as_ever():
     assert defaults_for(model, 1000, validated=True) == Defaults(25, None, 0.5, 0.05, None, False)
     assert defaults_for(model, None, epochs=3) == Defaults(3)
     mixed = Einet(GRAPH, [Bernoulli()] * 5 + [Gaussian()], 2)
-    assert not is_binary(mixed)
-    assert not is_binary(Mixture([binary(), mixed]))
-    assert is_binary(Mixture([binary(), binary(1)]))
+    assert not is_binary_einsum(mixed)
+    assert not is_binary_einsum(Mixture([binary(), mixed]))
+    assert is_binary_einsum(Mixture([binary(), binary(1)]))
     # Classes are learnt from a model that has learnt to generate.
     assert defaults_for(binary(), 1000, objective="discriminative") == Defaults()
 

@@ -1,8 +1,9 @@
 """What :func:`einet.fit` does where nothing is said: a rule of the data's size, in one place.
 
-Models of binary data, all of whose leaves are Bernoulli, have defaults of their own, settled on
-validation rows of public data sets (``experiments/table1/defaults.py``). ``docs/choose.md`` tells
-of the rule, ``docs/table1.md`` of what it reaches.
+Einsum Networks of binary data have defaults of their own: those whose leaves are all Bernoulli, with
+sums over outer products. They were settled on validation rows of public data sets
+(``experiments/table1/defaults.py``). ``docs/choose.md`` tells of the rule, ``docs/table1.md`` of what
+it reaches. Linear sums, as those of hidden trees, are learnt as all else.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from einet.learning.prior import Prior
 from einet.learning.schedules import linear
 from einet.models.base import Model
 
-__all__ = ["BATCH_SIZE", "EPOCHS", "Defaults", "defaults_for", "is_binary"]
+__all__ = ["BATCH_SIZE", "EPOCHS", "Defaults", "defaults_for", "is_binary_einsum"]
 
 #: Times to go through the training rows, and rows in a mini-batch.
 EPOCHS, BATCH_SIZE = 25, 500
@@ -102,7 +103,7 @@ def defaults_for(
         >>> defaults_for(model, rows=1600).first_step  # 100 steps, and nobody says when to stop
         0.5
     """
-    if objective == "discriminative" or not is_binary(model):
+    if objective == "discriminative" or not is_binary_einsum(model):
         return Defaults(EPOCHS if epochs is None else epochs)
     # Who says how long to train wants that, and no other end.
     patience = _PATIENCE if validated and epochs is None and not has_patience else None
@@ -116,19 +117,20 @@ def defaults_for(
     return Defaults(epochs, patience, first, _LAST_SHARE * first, _PRIOR, clusters=True)
 
 
-def is_binary(model: Model) -> bool:
-    """Whether all leaves of a model are Bernoulli.
+def is_binary_einsum(model: Model) -> bool:
+    """Whether all leaves of a model are Bernoulli, and its sums are over outer products.
 
     Example:
         >>> import einet
         >>> graph = einet.random_trees(2, depth=1, replicas=1)
-        >>> is_binary(einet.Einet(graph, einet.Bernoulli(), num_sums=3))
+        >>> is_binary_einsum(einet.Einet(graph, einet.Bernoulli(), num_sums=3))
         True
-        >>> is_binary(einet.Einet(graph, [einet.Bernoulli(), einet.Gaussian()], num_sums=3))
+        >>> is_binary_einsum(einet.Einet(graph, einet.Bernoulli(), num_sums=3, sums="linear"))
+        False
+        >>> is_binary_einsum(einet.Einet(graph, [einet.Bernoulli(), einet.Gaussian()], num_sums=3))
         False
     """
     return all(
-        type(group.family) is Bernoulli
+        part.sums == "einsum" and all(type(g.family) is Bernoulli for g in part.leaf.family_groups)
         for _, part in model.weighted_einets()
-        for group in part.leaf.family_groups
     )

@@ -93,9 +93,9 @@ def fit(
     validation data and the present one elsewhere; a second Ctrl-C does not wait. Should training
     fail, the model is what it would be had it ended with the last full epoch.
 
-    Models of binary data, all of whose leaves are Bernoulli, have defaults of their own. Latent
-    variables start out as clusters of rows (call ``model.initialize(train)`` before, and they do
-    not). The step size falls from 50 / steps, those of all epochs together, to a tenth of that; it
+    Einsum Networks of binary data, all of whose leaves are Bernoulli and whose sums are over outer
+    products, have defaults of their own. Latent variables start out as clusters of rows (call
+    ``model.initialize(train)`` before, and they do not). The step size falls from 50 / steps, those of all epochs together, to a tenth of that; it
     is 0.1 at first if there are more than 500 steps, and at most 0.5. There is a
     ``Prior(sums=0.1, leaves=1)``. Where ``valid`` is given and neither ``epochs`` nor ``patience``
     are, there are 25 epochs or 500 steps, whichever is longer, and a patience of 5. What you give
@@ -113,7 +113,7 @@ def fit(
             them, of which only a bounded part is in memory at a time (``docs/large_data.md``).
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
         epochs: How often to go through the training rows (at most, with ``patience``); 25 by
-            default, and for binary data as said above.
+            default, and for Einsum Networks of binary data as said above.
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
         optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
