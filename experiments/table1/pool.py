@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing.queues import Queue
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,7 +17,9 @@ from experiments.table1 import entry
 from experiments.table1.entry import Job
 from experiments.table1.store import Store
 
-__all__ = ["outcomes"]
+__all__ = ["outcomes", "results_of"]
+
+T = TypeVar("T")
 
 # In a process of the pool: where it tells of its work.
 _messages: Queue[tuple[Job, str] | None] | None = None
@@ -82,3 +84,35 @@ def _run(job: Job, folder: Path) -> dict[str, Any]:
     messages = _messages
     assert messages is not None
     return entry.run(job, Store(folder), lambda text: messages.put((job, text)))
+
+
+def results_of(
+    function: Callable[[T], dict[str, Any]], jobs: Sequence[T], workers: int
+) -> Iterator[tuple[T, dict[str, Any] | Exception]]:
+    """What a function of a module returns for each job, as soon as it does.
+
+    It says what it has to say by what it returns, so that there are no files and no messages. A job
+    that fails does not stop the others.
+    """
+    if workers == 1:
+        for job in jobs:
+            try:
+                yield job, function(job)
+            except Exception as error:
+                yield job, error
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_alone) as pool:
+        futures = {pool.submit(function, job): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                error = future.exception()
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield futures[future], future.result() if error is None else error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _alone() -> None:
+    torch.set_num_threads(1)

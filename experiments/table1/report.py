@@ -83,12 +83,12 @@ def legend(results: Results) -> str:
     return "\n".join(["Sources of the best published results:", "", *lines]) if lines else ""
 
 
-def refreshed(page: str, text: str) -> str:
-    """A page of the documentation with a text on these results in its place."""
-    before, begin, rest = page.partition("<!-- results -->\n")
-    _, end, after = rest.partition("<!-- /results -->")
+def refreshed(page: str, text: str, place: str = "results") -> str:
+    """A page of the documentation with a text on some results in its place."""
+    before, begin, rest = page.partition(f"<!-- {place} -->\n")
+    _, end, after = rest.partition(f"<!-- /{place} -->")
     if not end:
-        raise ValueError("the page has no place for results: <!-- results --> … <!-- /results -->")
+        raise ValueError(f"the page has no place for {place}: <!-- {place} --> … <!-- /{place} -->")
     return f"{before}{begin}{text}\n{end}{after}"
 
 

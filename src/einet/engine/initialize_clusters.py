@@ -41,6 +41,8 @@ def initialize_from_clusters(
     data: Batch,
     generator: torch.Generator,
     by: Float[Tensor, "rows features"] | None = None,
+    *,
+    draw_weights: bool = True,
 ) -> None:
     """Set leaves and sum weights of a model from k-means clusters of rows, one for each entry.
 
@@ -54,12 +56,15 @@ def initialize_from_clusters(
         generator: What is drawn from.
         by: What the rows are clustered by, where that is not the rows themselves: numbers of
             categories, say, have no distances that mean anything.
+        draw_weights: Whether sum weights are drawn anew before they move; else they move from where
+            they are.
     """
     if len(data) > _MOST_ROWS:
         some = torch.randperm(len(data), generator=generator)[:_MOST_ROWS].to(data.x.device)
         data, by = data[some], None if by is None else by[some]
     initialize_leaves(model.leaf, data, generator)
-    model.circuit.randomize(generator)
+    if draw_weights:
+        model.circuit.randomize(generator)
     rows = Rows(data.cells if by is None else Batch(by), data.x.device, name="data")
     count = min(model.num_leaves, len(data))
     for tree in _trees(model.graph):

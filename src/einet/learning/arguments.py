@@ -11,11 +11,9 @@ from torch.nn.utils import parametrize
 from einet._checks import as_device, check_choice, shown
 from einet.data.sources import as_stream, in_memory
 from einet.data.streams import Rows, RowStream, Transform
-from einet.learning.em import StochasticEM
-from einet.learning.gradient import Gradient
+from einet.learning.defaults import BATCH_SIZE, Defaults
 from einet.learning.learner import Learner, Objective
 from einet.learning.report import Callback
-from einet.learning.schedules import linear
 from einet.models.base import Model
 
 __all__ = [
@@ -27,9 +25,6 @@ __all__ = [
     "check_valid",
     "finisher",
 ]
-
-# Rows in a batch of a dataset that makes none.
-_BATCH_SIZE = 500
 
 
 def check_trainable(model: Any) -> None:
@@ -44,9 +39,7 @@ def as_learner(optimizer: Any, objective: Objective = "generative") -> Learner:
     """What a user gave as ``optimizer``, or the default."""
     check_choice("objective", objective, get_args(Objective))
     if optimizer is None:
-        if objective == "discriminative":
-            return Gradient(torch.optim.Adam, lr=0.01)
-        return StochasticEM(linear(0.5, 0.05))
+        return Defaults().learner(objective)
     if not isinstance(optimizer, Learner):
         shown = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
         raise TypeError(
@@ -147,7 +140,7 @@ def as_streams(
     labels: Any = None,
     valid_labels: Any = None,
     weights: Any = None,
-    batch_size: int = _BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
 ) -> tuple[RowStream, RowStream | None]:
     """Training and validation rows, on the device that the model is going to be moved to.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +33,7 @@ from einet.learning.arguments import (
 )
 from einet.learning.checkpoint import Checkpoint
 from einet.learning.console import Bar, Interrupt
+from einet.learning.defaults import BATCH_SIZE, defaults_for
 from einet.learning.history import History
 from einet.learning.joining import check_joins, check_joint, initialize_first, joint_report
 from einet.learning.learner import Learner, Objective
@@ -54,9 +55,6 @@ __all__ = ["OnError", "fit"]
 #: What is done about numbers that are not finite.
 OnError = Literal["raise", "skip"]
 
-# Rows in a mini-batch.
-_BATCH_SIZE = 500
-
 
 @jointly
 def fit(
@@ -64,7 +62,7 @@ def fit(
     train: Any,
     valid: Any = None,
     *,
-    epochs: SupportsIndex = 25,
+    epochs: SupportsIndex | None = None,
     batch_size: SupportsIndex | None = None,
     optimizer: Learner | None = None,
     labels: Any = None,
@@ -95,6 +93,14 @@ def fit(
     validation data and the present one elsewhere; a second Ctrl-C does not wait. Should training
     fail, the model is what it would be had it ended with the last full epoch.
 
+    Einsum Networks of binary data, all of whose leaves are Bernoulli and whose sums are over outer
+    products, have defaults of their own. Latent variables start out as clusters of rows (call
+    ``model.initialize(train)`` before, and they do not). The step size falls from 50 / steps, those of all epochs together, to a tenth of that; it
+    is 0.1 at first if there are more than 500 steps, and at most 0.5. There is a
+    ``Prior(sums=0.1, leaves=1)``. Where ``valid`` is given and neither ``epochs`` nor ``patience``
+    are, there are 25 epochs or 500 steps, whichever is longer, and a patience of 5. What you give
+    always counts. How near to settings that were searched this comes is in ``docs/table1.md``.
+
     Args:
         model: The model to train.
         train: Training rows ``[rows, variables]``: tensor, array, data frame or nested list. NaN,
@@ -106,7 +112,8 @@ def fit(
             file, which is mapped rather than read, or to a Parquet or Arrow file or a folder of
             them, of which only a bounded part is in memory at a time (``docs/large_data.md``).
         valid: Validation rows, evaluated after each epoch; a loader too, if you like.
-        epochs: How often to go through the training rows (at most, with ``patience``).
+        epochs: How often to go through the training rows (at most, with ``patience``); 25 by
+            default, and for Einsum Networks of binary data as said above.
         batch_size: The most rows in a mini-batch, 500 by default; all of an epoch's are of equal
             size, up to one row. A loader makes its own.
         optimizer: How to learn: :class:`~einet.StochasticEM` (the default, with a step size that
@@ -175,7 +182,9 @@ def fit(
     team = distributed if isinstance(distributed, Team) else ALONE
     stopping = Stopping(team)
     check_trainable(model)
-    epochs, seed = as_int("epochs", epochs, minimum=1), as_seed(seed)
+    if epochs is not None:
+        epochs = as_int("epochs", epochs, minimum=1)
+    seed = as_seed(seed)
     if patience is not None:
         patience = as_int("patience", patience, minimum=1)
     for name, flag in (("resume", resume), ("progress", progress), ("initialize", initialize)):
@@ -197,6 +206,15 @@ def fit(
         model, train, valid, device, transform, observed=observed, valid_observed=valid_observed,
         labels=labels, valid_labels=valid_labels, weights=weights, batch_size=size,
     )  # fmt: skip
+    defaults = defaults_for(
+        model, len(rows) if isinstance(rows, Sized) else None, size, epochs=epochs,
+        has_patience=patience is not None, validated=others is not None, objective=objective,
+    )  # fmt: skip
+    epochs = defaults.epochs
+    patience = defaults.patience if patience is None else patience
+    if optimizer is None:
+        learner = defaults.learner(objective)
+        last = finisher(finish, learner)
     # Only the first process writes; a checkpoint knows nothing of how many there are.
     file = Checkpoint(checkpoint, every) if team.first else Checkpoint(None)
     settings = {
@@ -239,7 +257,7 @@ def fit(
             most = fitting("first rows", 4 * model.num_variables)
             asked = initialize or (initialize is None and not model.initialized)
             first_rows = partial(rows.first, most, generator_of(seed, 0), generator_of(seed, 1, 0))
-            initialize_first(model, first_rows, seed, team, asked)
+            initialize_first(model, first_rows, seed, team, asked, defaults.clusters)
         first = 0
         if state is not None:
             with resumption.reading():
@@ -318,7 +336,7 @@ class _Phase:
 
 def _batch_size(batch_size: Any, train: Any) -> int:
     if batch_size is None:
-        return _BATCH_SIZE
+        return BATCH_SIZE
     if is_loader(train):
         raise ValueError(
             f"batch_size is given ({batch_size!r}), but train is a loader, which makes its own "

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from einet._version import __version__
+from einet.data.batch import Batch
 from einet.data.streams import RowStream
 from einet.distributed.team import Team
+from einet.engine.initialize_clusters import initialize_from_clusters
 from einet.learning.learner import Learner
 from einet.learning.snapshot import numbers_by_name
 from einet.models.base import Model
@@ -69,7 +71,12 @@ def _digest(rows: RowStream) -> Any:
 
 
 def initialize_first(
-    model: Model, some: Callable[[], Any], seed: int, team: Team, asked: bool
+    model: Model,
+    some: Callable[[], Batch],
+    seed: int,
+    team: Team,
+    asked: bool,
+    clusters: bool = False,
 ) -> None:
     """Set the leaves from rows of the first process that has some; all processes begin alike.
 
@@ -79,10 +86,12 @@ def initialize_first(
         seed: Seed of what is random.
         team: The processes.
         asked: Whether to set the leaves at all; else the first process's model is taken.
+        clusters: Whether to begin with clusters of rows.
     """
+    begin = _begin_with_clusters if clusters else _begin
     if team.alone:
         if asked:
-            model.initialize(some(), seed=seed)
+            begin(model, some(), seed)
         return
     owner = 0
     asked = team.any(asked)
@@ -93,10 +102,27 @@ def initialize_first(
             raise ValueError("train must have at least one row, got none in any process")
         owner = next(rank for rank, count in enumerate(counts) if count)
         if team.rank == owner:
-            model.initialize(batch, seed=seed)
+            begin(model, batch, seed)
         for _, einet in model.weighted_einets():
             einet.initialized = True
     team.copy_from_(list(numbers_by_name(model).values()), owner)
+
+
+def _begin(model: Model, rows: Batch, seed: int) -> None:
+    model.initialize(rows, seed=seed)
+
+
+def _begin_with_clusters(model: Model, rows: Batch, seed: int) -> None:
+    """Let leaves and sums begin with clusters, every component of a mixture with its own.
+
+    Sums move from the weights they have: models that were made with different seeds stay different.
+    """
+    rows = model.as_batch(rows, name="train", allow_empty=False, device=None)
+    model.check_support(rows, "train")
+    for number, (_, einet) in enumerate(model.weighted_einets()):
+        generator = torch.Generator().manual_seed((seed + number) % (1 << 63))
+        initialize_from_clusters(einet, rows, generator, draw_weights=False)
+        einet.initialized = True
 
 
 def joint_report(team: Team, report: Callable[[Any], None], calls: Sequence[Any]) -> Any:
