@@ -29,7 +29,7 @@ from experiments.table1.arguments import default_root, in_order
 from experiments.table1.defaults_report import markdown
 from experiments.table1.pool import results_of
 from experiments.table1.store import read_json, write_json, write_text
-from experiments.table1.train import Data, measure_test
+from experiments.table1.train import Data, describe_test, measure_test
 
 __all__ = ["Job", "begin", "main", "train"]
 
@@ -94,7 +94,7 @@ def train(job: Job) -> dict[str, Any]:
         "device": _device_name(job.device),
         "torch": torch.__version__,
     }
-    return record | (measure_test(model, data) if job.test else {})
+    return record | (describe_test(measure_test(model, data)) if job.test else {})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

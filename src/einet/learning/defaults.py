@@ -1,9 +1,9 @@
 """What :func:`einet.fit` does where nothing is said: a rule of the data's size, in one place.
 
-Einsum Networks of binary data have defaults of their own: those whose leaves are all Bernoulli, with
-sums over outer products. They were settled on validation rows of public data sets
-(``experiments/table1/defaults.py``). ``docs/choose.md`` tells of the rule, ``docs/table1.md`` of what
-it reaches. Linear sums, as those of hidden trees, are learnt as all else.
+Einsum Networks of binary data have defaults of their own: those whose leaves are all Bernoulli, and
+whose sums are over outer products. They were settled on validation rows of public data sets
+(``experiments/table1/defaults.py``). ``docs/choose.md`` tells of the rule, ``docs/table1.md`` of
+what it reaches. Linear sums, as those of hidden trees, are learnt as all else.
 """
 
 from __future__ import annotations

@@ -95,11 +95,12 @@ def fit(
 
     Einsum Networks of binary data, all of whose leaves are Bernoulli and whose sums are over outer
     products, have defaults of their own. Latent variables start out as clusters of rows (call
-    ``model.initialize(train)`` before, and they do not). The step size falls from 50 / steps, those of all epochs together, to a tenth of that; it
-    is 0.1 at first if there are more than 500 steps, and at most 0.5. There is a
-    ``Prior(sums=0.1, leaves=1)``. Where ``valid`` is given and neither ``epochs`` nor ``patience``
-    are, there are 25 epochs or 500 steps, whichever is longer, and a patience of 5. What you give
-    always counts. How near to settings that were searched this comes is in ``docs/table1.md``.
+    ``model.initialize(train)`` before, and they do not). The step size falls from 50 / steps, those
+    of all epochs together, to a tenth of that; it is 0.1 at first if there are more than 500 steps,
+    and at most 0.5. There is a ``Prior(sums=0.1, leaves=1)``. Where ``valid`` is given and neither
+    ``epochs`` nor ``patience`` are, there are 25 epochs or 500 steps, whichever is longer, and a
+    patience of 5. What you give always counts. How near to settings that were searched this comes
+    is in ``docs/table1.md``.
 
     Args:
         model: The model to train.
