@@ -128,7 +128,8 @@ class Replays:
         if self._places is None:
             return
         # A call that was begun may use the memory still.
-        torch.cuda.synchronize(model.device)
+        with turn:
+            torch.cuda.synchronize(model.device)
         self._drop()
         self._places = self._pool = None
         torch.cuda.empty_cache()

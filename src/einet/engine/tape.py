@@ -14,7 +14,8 @@ __all__ = ["Recorded", "Tape", "on", "turn"]
 
 Result = TypeVar("Result")
 
-#: To be held while something is recorded: torch has one stream for all recordings.
+#: To be held while something is recorded, and while a whole device is waited for: torch has one
+#: stream for all recordings, and CUDA refuses to wait for that.
 turn = threading.Lock()
 
 
@@ -80,7 +81,8 @@ class Tape:
 
     def settle(self) -> None:
         """Wait for all that was begun, before memory is given away."""
-        torch.cuda.synchronize(self._device)
+        with turn:
+            torch.cuda.synchronize(self._device)
 
 
 def on(device: torch.device) -> AbstractContextManager:

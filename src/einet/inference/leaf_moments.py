@@ -58,10 +58,11 @@ def moments_under(
 
 
 class _Made(NamedTuple):
-    """Moments of the parameters in one state."""
+    """Moments of the parameters in one state, and the stream that they were made in."""
 
     state: list[tuple[int, int, int]]
     moments: Moments
+    stream: torch.cuda.Stream | None
 
 
 # They go with their leaves, and are no part of them: files and copies hold parameters alone.
@@ -77,10 +78,21 @@ def moments_of(leaf: LeafLayer) -> Moments:
     state = _state_of(leaf)
     if state is None:
         return _find_moments(leaf)
-    known = _made.get(leaf)
+    known, stream = _made.get(leaf), _stream_of(leaf)
     if known is None or known.state != state:
-        known = _made[leaf] = _Made(state, _find_moments(leaf))
+        known = _made[leaf] = _Made(state, _find_moments(leaf), stream)
+    if stream is not None and known.stream is not None and stream != known.stream:
+        # They may not be there yet, and must not be given away while they are read here.
+        stream.wait_stream(known.stream)
+        for tensor in (known.moments.about, *known.moments.of_blocks.values()):
+            tensor.record_stream(stream)
     return known.moments
+
+
+def _stream_of(leaf: LeafLayer) -> torch.cuda.Stream | None:
+    """The stream that this thread's work on a GPU goes to."""
+    index = leaf.leaf_blocks[0].leaves
+    return torch.cuda.current_stream(index.device) if index.is_cuda else None
 
 
 def _is_kept(leaf: LeafLayer) -> bool:
