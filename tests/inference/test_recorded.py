@@ -204,11 +204,28 @@ def test_memory_is_bounded(model: Einet, tape: list[str], monkeypatch: pytest.Mo
     size = sum(room.nbytes for room in rooms_of(model).values())
     limit(monkeypatch, "recorded queries", size)
     for _ in range(2):
-        model.given(xs[0]).mean()
-    assert [shape[0] for shape in rooms_of(model)][-1] == 3
+        model.given(rows_of(model, 2)).mean()
+    assert [shape[0] for shape in rooms_of(model)][-1] == 2
     assert sum(room.nbytes for room in rooms_of(model).values()) <= size
     replay.recordings_of(model)._drop()
     assert not rooms_of(model)
+
+
+def test_shapes_that_come_in_turns_are_not_recorded_all_the_time(
+    model: Einet, tape: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    """What was dropped is recorded anew after more and more calls."""
+    monkeypatch.setattr(recorded, "_MOST_ROOMS", 1)
+    monkeypatch.setattr(recorded, "_AFTER_A_DROP", 2)
+    xs = [rows_of(model, count) for count in (3, 4)]
+    recordings = []
+    for _ in range(12):
+        for x in xs:
+            model.given(x).log_evidence.sum()
+        recordings.append(tape.count("record"))
+    # Of both the second time, and then seldom.
+    assert recordings[:2] == [0, 2]
+    assert recordings[-1] <= 5
 
 
 def test_a_call_that_cannot_be_recorded(model: Einet, tape: list[str], monkeypatch):

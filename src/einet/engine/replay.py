@@ -118,10 +118,11 @@ class Replays:
         #: What the last call asked for, and what it got.
         self._last: tuple[tuple, _Recording] | None = None
         self._pool = None
-        #: What posteriors have asked for once, and what they record from the second time on:
-        #: :mod:`einet.inference.recorded` does that.
-        self.asked: OrderedDict[tuple, None] = OrderedDict()
+        #: How often posteriors have asked for what, the recordings they make from the second time
+        #: on, and how often those of a shape were dropped: :mod:`einet.inference.recorded`.
+        self.asked: OrderedDict[tuple, int] = OrderedDict()
         self.rooms: OrderedDict[tuple, Any] = OrderedDict()
+        self.dropped: OrderedDict[tuple, int] = OrderedDict()
 
     def clear(self, model: Any) -> None:
         """Back to the beginning."""
@@ -138,8 +139,8 @@ class Replays:
         """Forget all that was recorded and asked for."""
         self._kept.clear()
         self._last = None
-        self.rooms.clear()
-        self.asked.clear()
+        for known in (self.asked, self.rooms, self.dropped):
+            known.clear()
 
     def are_of(self, model: Layers) -> bool:
         """Whether recordings are of a model as it lies in memory; others are dropped first.

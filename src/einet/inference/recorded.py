@@ -13,6 +13,7 @@ kernel for them, and what takes more memory than the budget of recordings.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
@@ -40,6 +41,9 @@ Shape: TypeAlias = tuple[Hashable, ...]
 # Shapes with recordings, and kinds of calls that are remembered; the oldest go first.
 _MOST_ROOMS = 8
 _MOST_ASKED = 256
+# A shape whose recordings were dropped is recorded anew after twice as many calls, and after twice
+# as many again each time: recording takes as long as a hundred calls.
+_AFTER_A_DROP = 32
 # What a recording keeps of a pass, in multiples of the values of all nodes: these, what trees keep
 # for their way back, and flows.
 _TIMES_VALUES = 3
@@ -53,7 +57,7 @@ def upward(model: Passes, batch: Batch) -> UpwardPass | None:
         return None
     shape = _shape(batch, model.circuit.precision)
     with _turn(model) as replays:
-        if replays is None or _is_first(replays, ("upward", *shape)):
+        if replays is None:
             return None
         return _ask(replays, _room(replays, shape, batch), lambda room: room.upward(model, batch))
 
@@ -103,10 +107,11 @@ def draws(
         return room.draw(model, found, n, dtype, lambda: new_seed(model, generator))
 
     with _turn(model) as replays:
-        if replays is None or _is_first(replays, ("draws", n, dtype, *shape)):
+        if replays is None:
             return None
         room = _room(replays, shape, batch) if found is None else replays.rooms.get(shape)
-        return _ask(replays, room, draw)
+        first = _is_first(replays, ("draws", n, dtype, *shape))
+        return None if first else _ask(replays, room, draw)
 
 
 def serves_draws(model: Passes, batch: Batch, n: int, dtype: torch.dtype) -> bool:
@@ -164,17 +169,25 @@ def _turn(model: Passes) -> Iterator[Replays | None]:
 
 def _is_first(replays: Replays, call: Shape) -> bool:
     """Whether a call is the first of its kind; from now on it is not."""
-    first = call not in replays.asked
-    replays.asked[call] = None
-    replays.asked.move_to_end(call)
-    if len(replays.asked) > _MOST_ASKED:
-        replays.asked.popitem(last=False)
-    return first
+    return _count(replays.asked, call) == 1
 
 
-def _room(replays: Replays, shape: Shape, batch: Batch) -> Room:
-    """The room of a shape, if need be a new one."""
+def _count(times: OrderedDict[Shape, int], what: Shape) -> int:
+    """How often something came, this time included."""
+    times[what] = times.get(what, 0) + 1
+    times.move_to_end(what)
+    if len(times) > _MOST_ASKED:
+        times.popitem(last=False)
+    return times[what]
+
+
+def _room(replays: Replays, shape: Shape, batch: Batch) -> Room | None:
+    """The room of a shape, which has one from the second time on."""
     if shape not in replays.rooms:
+        drops = replays.dropped.get(shape, 0)
+        wanted = 2 if drops == 0 else _AFTER_A_DROP << min(drops, 16)
+        if _count(replays.asked, ("room", *shape)) < wanted:
+            return None
         replays.rooms[shape] = Room(batch, Tape(batch.x.device))
     replays.rooms.move_to_end(shape)
     return replays.rooms[shape]
@@ -204,3 +217,5 @@ def _trim(replays: Replays, kept: Room) -> None:
             # A call that was begun in another stream may use the memory still.
             room.settle()
             del rooms[shape]
+            replays.asked.pop(("room", *shape), None)
+            _count(replays.dropped, shape)
