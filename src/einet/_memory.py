@@ -111,6 +111,9 @@ BUDGETS: dict[str, Budget] = {
     "statistics": Budget(256 << 20, 256 << 20),
     "cluster statistics": Budget(128 << 20, 128 << 20),
     "prior statistics": Budget(64 << 20, 64 << 20),
+    # What the recorded passes of a model's posteriors keep, all shapes together; and no more than
+    # that is recorded, as larger passes take longer than their launches.
+    "recorded queries": Budget(64 << 20, 1 << 30),
     # Tables of the bins of leaves: one of them, and all that are kept.
     "table": Budget(64 << 20, 1 << 30),
     "kept tables": Budget(1 << 30, 8 << 30),

@@ -29,13 +29,13 @@ def test_of_a_mixture_all_members_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
     members = [small(), small(), small()]
     for member in members[:2]:
-        replays = replay._of(member)
+        replays = replay.recordings_of(member)
         replays._places, replays._pool = [], object()  # type: ignore[assignment]
         replays._kept[("step",)] = object()  # type: ignore[assignment]
     replay.forget(einet.Mixture(members))
     assert calls == ["synchronize", "empty_cache"] * 2
     for member in members[:2]:
-        replays = replay._of(member)
+        replays = replay.recordings_of(member)
         assert not replays._kept
         assert replays._places is None
         assert replays._pool is None

@@ -14,7 +14,7 @@ import einet
 from einet import Prior
 from einet.data import as_batch
 from einet.engine import replay
-from einet.engine.replay import _Recording, _Replays
+from einet.engine.replay import Replays, _Recording
 from tests.kernels.triton.leaf_check import DEVICES
 from tests.twins import Twins, engine, near
 
@@ -108,7 +108,7 @@ def test_recordings_read_counts_from_fixed_places() -> None:
 def test_another_kind_of_prior_is_another_recording() -> None:
     model = Twins(GRAPHS["trees"](), einet.Gaussian(), 3, "cpu").model
     batch = as_batch(torch.zeros(16, 6), 6)
-    replays = _Replays()
+    replays = Replays()
     replays._places = replay._places(model)
 
     def found(counts: einet.PseudoCounts | None) -> _Recording | None:
@@ -132,7 +132,7 @@ def test_another_kind_of_prior_is_another_recording() -> None:
 def test_a_prior_of_another_model_leaves_no_recording() -> None:
     model, other = (Twins(GRAPHS["trees"](), einet.Gaussian(), 3, "cpu").model for _ in range(2))
     batch = as_batch(torch.zeros(16, 6), 6)
-    replays = _Replays()
+    replays = Replays()
     replays._places = replay._places(model)
     with pytest.raises(ValueError, match="prior was made for another model"):
         replays.find(model, "step", batch, Prior(leaves=1.0).pseudo_counts(other, batch))

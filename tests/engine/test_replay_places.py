@@ -9,7 +9,7 @@ import torch
 
 import einet
 from einet.engine import replay
-from einet.engine.replay import _Replays
+from einet.engine.replay import Replays
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def model() -> einet.Einet:
     return einet.Einet(graph, family, 3, num_classes=2)
 
 
-def taken(model: einet.Einet) -> _Replays:
+def taken(model: einet.Einet) -> Replays:
     """As after a recording."""
-    replays = _Replays()
+    replays = Replays()
     assert not replays._in_place()
     replays._places = replay._places(model)
     assert replays._in_place()

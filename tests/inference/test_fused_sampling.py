@@ -208,7 +208,9 @@ def test_nothing_waits_and_few_launches(family):
     x = rows_of(model, 20).cuda()
     posterior, prior = model.given(x), model.prior()
     for ask in (posterior, prior):
-        ask.sample(3, seed=0)
+        for _ in range(3):
+            # Run, recorded and replayed.
+            ask.sample(3, seed=0)
     generator = torch.Generator("cuda").manual_seed(0)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     for ask in (posterior, prior):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import einet
+from einet.layers import tree
 from einet.layers.tree import find_trees
 from einet.structures import RegionGraph
 from tests.kernels.triton.leaf_check import interpreted
@@ -232,3 +233,20 @@ def test_tasks_come_after_what_they_need():
         for row, parent in enumerate(parents):
             if parent >= 0:
                 assert max(place[2 * parent], place[2 * parent + 1]) < place[2 * row]
+
+
+def test_what_a_recording_reads_is_kept(monkeypatch: pytest.MonkeyPatch):
+    """Places of weights are, however many other tensors come after them."""
+    circuit = einet.Einet(CHAIN, einet.Bernoulli(), 3, sums="linear").circuit
+    (found,) = circuit.trees
+    assert isinstance(found, tree.LinearTree)
+    own = [layer.weight.detach() for layer in circuit.sum_layers[found.slots]]
+    first = found._weights(own).offsets
+    with monkeypatch.context() as recording:
+        recording.setattr(tree, "_is_recorded", lambda _: True)
+        assert found._weights(own).offsets is first
+    others = [[torch.empty_like(each) for each in own] for _ in range(9)]
+    for each in others:
+        found._weights(each)
+    assert found._weights(own).offsets is first
+    assert len(found._places) <= 4

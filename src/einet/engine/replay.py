@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -27,12 +26,13 @@ from torch import Tensor, nn
 from einet.data.batch import Batch, check_no_events
 from einet.engine.rehearsal import rehearse
 from einet.engine.statistics import EinetStatistics
+from einet.engine.tape import on, turn
 
 if TYPE_CHECKING:
     from einet.engine.passes import Layers, Passes
     from einet.engine.pseudo_counts import PseudoCounts
 
-__all__ = ["expect", "forget", "log_prob", "step"]
+__all__ = ["Replays", "expect", "forget", "log_prob", "recordings_of", "step"]
 
 # Recordings kept for a model; those not used for longest go first.
 _MOST_KEPT = 8
@@ -40,7 +40,7 @@ _MOST_KEPT = 8
 _ROWS = 16
 
 # Recordings hold no reference to their model: it would never be freed.
-_of_models: WeakKeyDictionary[Any, _Replays] = WeakKeyDictionary()
+_of_models: WeakKeyDictionary[Any, Replays] = WeakKeyDictionary()
 
 
 def step(
@@ -50,7 +50,7 @@ def step(
     prior: PseudoCounts | None = None,
 ) -> Float[Tensor, "*sums"]:
     """``model.step_(batch, step_size, prior)``."""
-    replays = _of(model)
+    replays = recordings_of(model)
     with replays.lock:
         recording = replays.find(model, "step", batch, prior)
         if recording is None:
@@ -66,7 +66,7 @@ def expect(model: Passes, batch: Batch, into: EinetStatistics) -> None:
 
     What is recorded adds up to statistics of its own: those given lie somewhere else another time.
     """
-    replays = _of(model)
+    replays = recordings_of(model)
     with replays.lock:
         recording = replays.find(model, "expect", batch)
         if recording is None:
@@ -81,7 +81,7 @@ def log_prob(model: Passes, batch: Batch) -> Float[Tensor, " batch"]:
     """``model.piece_log_prob(batch)`` in float32; on a CPU without a recording."""
     if not batch.x.is_cuda or batch.events is not None:
         return model.piece_log_prob(batch).float()
-    replays = _of(model)
+    replays = recordings_of(model)
     with replays.lock:
         recording = replays.find(model, "log_prob", batch)
         if recording is None:
@@ -99,15 +99,16 @@ def forget(model: nn.Module) -> None:
                 replays.clear(part)
 
 
-def _of(model: Layers) -> _Replays:
+def recordings_of(model: Layers) -> Replays:
+    """All that is recorded for a model; nothing at first."""
     known = _of_models.get(model)
     if known is None:
-        known = _of_models[model] = _Replays()
+        known = _of_models[model] = Replays()
     return known
 
 
-class _Replays:
-    """Recorded steps and forward passes of one model."""
+class Replays:
+    """Recorded steps and forward passes of one model, and what its posteriors have recorded."""
 
     def __init__(self) -> None:
         #: Threads take turns: a recording has one place for its rows.
@@ -117,33 +118,50 @@ class _Replays:
         #: What the last call asked for, and what it got.
         self._last: tuple[tuple, _Recording] | None = None
         self._pool = None
+        #: How often posteriors have asked for what, the recordings they make from the second time
+        #: on, and how often those of a shape were dropped: :mod:`einet.inference.recorded`.
+        self.asked: OrderedDict[tuple, int] = OrderedDict()
+        self.rooms: OrderedDict[tuple, Any] = OrderedDict()
+        self.dropped: OrderedDict[tuple, int] = OrderedDict()
 
     def clear(self, model: Any) -> None:
         """Back to the beginning."""
         if self._places is None:
             return
         # A call that was begun may use the memory still.
-        torch.cuda.synchronize(model.device)
-        self._kept.clear()
-        self._places = self._last = self._pool = None
+        with turn:
+            torch.cuda.synchronize(model.device)
+        self._drop()
+        self._places = self._pool = None
         torch.cuda.empty_cache()
+
+    def _drop(self) -> None:
+        """Forget all that was recorded and asked for."""
+        self._kept.clear()
+        self._last = None
+        for known in (self.asked, self.rooms, self.dropped):
+            known.clear()
+
+    def are_of(self, model: Layers) -> bool:
+        """Whether recordings are of a model as it lies in memory; others are dropped first.
+
+        False where parameters are computed from others (:func:`einet.unconstrained`): they lie
+        somewhere else at every call.
+        """
+        if not self._in_place():
+            for room in self.rooms.values():
+                room.settle()
+            self._drop()
+            self._places = _places(model)
+        return self._places is not None
 
     def find(
         self, model: Layers, kind: str, batch: Batch, prior: PseudoCounts | None = None
     ) -> _Recording | None:
-        """A recording that a batch fits in, if need be a new one.
-
-        None where parameters are computed from others (:func:`einet.unconstrained`): they lie
-        somewhere else at every call.
-        """
+        """A recording that a batch fits in, if need be a new one; None if there can be none."""
         check_no_events(batch)
-        if not self._in_place():
-            self._kept.clear()
-            self._last = None
-            self._places = _places(model)
-            if self._places is None:
-                return None
-            self._pool = torch.cuda.graph_pool_handle()
+        if not self.are_of(model):
+            return None
         rows = len(batch)
         data = (batch.x.dtype, batch.observed is None, batch.labels is None)
         what = (kind, *data, model.circuit.precision, _kind_of(prior))
@@ -163,6 +181,8 @@ class _Replays:
         ]  # fmt: skip
         key = min(fitting, default=(*what, -(-rows // _ROWS) * _ROWS), key=lambda key: key[-1])
         if key not in self._kept:
+            if not self._kept and batch.x.is_cuda:
+                self._pool = torch.cuda.graph_pool_handle()
             self._kept[key] = _Recording(what[0], batch, key[-1], self._pool, prior)
             if len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
@@ -253,7 +273,7 @@ class _Recording:
         """The result for a batch; valid until the next call."""
         self._load(batch)
         self._calls += 1
-        with _on(self.batch.x.device):
+        with on(self.batch.x.device):
             if self._calls == 1:
                 rehearse(_make, self._kind, model, self.batch, self.size, self._prior)
             if self._calls == 2:
@@ -284,7 +304,7 @@ class _Recording:
     def _record(self, model: Any) -> None:
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.inference_mode(False), torch.cuda.graph(graph, pool=self._pool):
+            with turn, torch.inference_mode(False), torch.cuda.graph(graph, pool=self._pool):
                 self._out = self._call(model)
         except RuntimeError as error:
             warnings.warn(
@@ -316,12 +336,6 @@ def _put(place: Any, number: float | Tensor) -> None:
 def _kind_of(prior: PseudoCounts | None) -> tuple[bool, bool] | None:
     """What about a prior is part of a recording; how much it counts, and where, is not."""
     return None if prior is None else (prior.sums is not None, prior.leaves is not None)
-
-
-def _on(device: torch.device) -> AbstractContextManager:
-    """A device as the current one; mostly it is already."""
-    here = torch.cuda.current_device() == device.index
-    return nullcontext() if here else torch.cuda.device(device)
 
 
 def _places(model: Layers) -> list[tuple[dict[str, Any], str, int]] | None:

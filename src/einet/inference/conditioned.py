@@ -17,6 +17,7 @@ from einet.data.batch import Batch
 from einet.data.batch_events import Events
 from einet.inference.distribution import Distribution
 from einet.inference.kept import Kept, room_on
+from einet.inference.leaf_moments import mean_and_variance
 from einet.inference.sampling import Leaves
 from einet.layers import LeafLayer
 
@@ -66,11 +67,14 @@ class Conditioned(ABC):
     Args:
         model: The model.
         evidence: Rows that were checked, and that nobody else writes to.
-        room: How many bytes of its passes the posterior keeps; see :class:`~.kept.Kept`.
+        room: How many bytes of its passes the posterior keeps; see :class:`~.kept.Kept`. It is
+            given by another posterior that this one is a part of.
     """
 
     def __init__(self, model: Distribution, evidence: Batch, room: int | None = None) -> None:
         self.model, self.evidence = model, evidence
+        #: Whether it is a part of another posterior: some of its rows, or a component's.
+        self.is_part = room is not None
         self.room = room_on(model.device) if room is None else room
         self.kept = Kept(model, self.room)
 
@@ -215,6 +219,24 @@ class Conditioned(ABC):
         for leaves in self.weighted_leaves():
             total[leaves.rows] += leaves.share.unsqueeze(-1) * of(leaves)
         return total
+
+    def moments_under(
+        self, leaves: WeightedLeaves
+    ) -> tuple[Float[Tensor, "rows variables"], Float[Tensor, "rows variables"]]:
+        """Mean and variance of every variable within one Einet (float64), events apart.
+
+        Args:
+            leaves: The leaves of the Einet.
+
+        Example:
+            >>> import einet
+            >>> model = einet.Einet(einet.random_trees(2, 1, 1), einet.Gaussian(), num_sums=3)
+            >>> posterior = model.given([[float("nan"), float("nan")]])
+            >>> (leaves,) = posterior.weighted_leaves()
+            >>> torch.equal(posterior.moments_under(leaves)[0], posterior.mean())
+            True
+        """
+        return mean_and_variance(leaves.leaf, leaves.flow)
 
     def check_possible(self) -> None:
         """Raise where p(e) = 0, naming the rows.

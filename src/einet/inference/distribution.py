@@ -170,7 +170,11 @@ class Distribution(nn.Module, ABC):
             torch.Size([1, 2])
         """
         nothing = torch.zeros(1, self.num_variables, device=self.device, dtype=self.dtype)
-        return self.conditioned_on(Batch(nothing, torch.zeros_like(nothing, dtype=torch.bool)))
+        batch = Batch(nothing, torch.zeros_like(nothing, dtype=torch.bool))
+        posterior = self.conditioned_on(batch)
+        # Nobody need wait for a GPU to say so.
+        posterior.kept.put("known", False)
+        return posterior
 
     @property
     def device(self) -> torch.device:

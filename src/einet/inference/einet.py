@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +14,13 @@ from einet.data.batch import Batch
 from einet.data.batch_events import Events
 from einet.engine.passes import Passes
 from einet.engine.root import join, log_sum, responsibilities
-from einet.engine.values import EinetValues
+from einet.inference import recorded
 from einet.inference.conditioned import WeightedLeaves
 from einet.inference.distribution import Distribution
 from einet.inference.fused_sampling import at_once, can_draw, draw_points, new_seed
 from einet.inference.posterior import Posterior
 from einet.inference.sampling import Leaves, as_generator, best, draw
-from einet.kernels.nodes import Nodes
+from einet.inference.upward import UpwardPass
 from einet.layers import Descent
 
 __all__ = ["EinetDistribution", "EinetPosterior"]
@@ -82,39 +81,6 @@ class EinetDistribution(Passes, Distribution):
         return [(self.log_class_prior.new_zeros((), dtype=torch.float64), self)]
 
 
-@dataclass(frozen=True)
-class UpwardPass:
-    """What an upward pass over some rows finds: values of all nodes, and log p(c, e)."""
-
-    values: EinetValues
-    joint: Float[Tensor, "classes rows"]
-
-    def at(self, rows: slice | Int[Tensor, " some"]) -> UpwardPass:
-        """The same for some of the rows."""
-
-        def some(tensor: Tensor) -> Tensor:
-            return tensor[..., rows].contiguous()
-
-        body, top = (
-            Nodes(some(nodes.v), some(nodes.m), some(nodes.peak))
-            for nodes in (self.values.body, self.values.top)
-        )
-        batch = self.joint.shape[-1]
-        kept = {
-            layer: some(each) if isinstance(each, Tensor) else each.at(rows, batch)
-            for layer, each in self.values.kept.items()
-        }
-        values = EinetValues(body, top, self.values.fused, self.values.precision, kept)
-        return UpwardPass(values, some(self.joint))
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
-        nodes = (self.values.body, self.values.top)
-        tensors = [tensor for each in nodes for tensor in (each.v, each.m, each.peak)]
-        return sum(tensor.nbytes for tensor in [*tensors, *self.values.kept.values(), self.joint])
-
-
 class EinetPosterior(Posterior):
     """p(· | e) of an Einet: one upward pass, and one downward where needed.
 
@@ -154,10 +120,12 @@ class EinetPosterior(Posterior):
 
     def _go_up(self, rows: slice) -> UpwardPass:
         piece = self.evidence[rows]
-        values, root = self.model.upward(piece)
-        # Only statistics need the data at the leaves again.
-        values.evidence = []
-        return UpwardPass(values, self.model.class_log_joint(root, piece))
+        found = recorded.upward(self.model, piece) if self._is_recorded(rows) else None
+        return UpwardPass.over(self.model, piece) if found is None else found
+
+    def _is_recorded(self, rows: slice) -> bool:
+        """Whether passes over some rows may be recorded: over all of them at once."""
+        return not self.is_part and rows == slice(0, len(self))
 
     def _flow(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
         """p_L of every leaf entry for one piece of the evidence; kept if that is all of it."""
@@ -169,6 +137,10 @@ class EinetPosterior(Posterior):
 
     def _go_down(self, rows: slice) -> Float[Tensor, "leaf_nodes leaves batch"]:
         upward = self._upward(rows)
+        if self._is_recorded(rows):
+            found = recorded.flow(self.model, self.evidence, upward)
+            if found is not None:
+                return found
         # A copy of the leaves' part sets the memory of all other nodes free.
         return self.model.downward(upward.values, responsibilities(upward.joint)).clone()
 
@@ -180,12 +152,22 @@ class EinetPosterior(Posterior):
 
     @torch.no_grad()
     def weighted_leaves(self) -> Iterator[WeightedLeaves]:
+        pieces = self.model.pieces(len(self))
+        # A device makes both passes before it is waited for.
+        first = self._flow(pieces[0]) if len(pieces) == 1 else None
         self.check_possible()
-        for rows in self.model.pieces(len(self)):
-            flow = self._flow(rows)
+        for rows in pieces:
+            flow = self._flow(rows) if first is None else first
             share = flow.new_ones(flow.shape[-1], dtype=torch.float64)
             events = self.evidence[rows].events
             yield WeightedLeaves(rows, share, self.model.leaf, flow, events, alone=True)
+
+    def moments_under(self, leaves: WeightedLeaves) -> tuple[Tensor, Tensor]:
+        if isinstance(leaves.rows, slice) and self._is_recorded(leaves.rows):
+            found = recorded.moments(self.model, self.evidence, leaves.flow)
+            if found is not None:
+                return found
+        return super().moments_under(leaves)
 
     # -- points --------------------------------------------------------------------------------
 
@@ -224,6 +206,12 @@ class EinetPosterior(Posterior):
         known = self.evidence.labels is not None or self._is_anything_known()
         if known:
             self.check_possible()
+        if leaves == "sample" and self._records_draws(n):
+            found = self._upward(slice(0, len(self))) if known else None
+            options = (n, self.result_dtype, generator)
+            drawn = recorded.draws(model, self.evidence, found, *options)
+            if drawn is not None:
+                return drawn
         shape = (n, len(self), model.num_variables)
         # A cell that no leaf writes would be an error: let it be seen.
         result = torch.full(shape, torch.nan, dtype=self.result_dtype, device=model.device)
@@ -239,6 +227,12 @@ class EinetPosterior(Posterior):
                 if drawn is not points:
                     points.copy_(drawn)
         return result
+
+    def _records_draws(self, n: int) -> bool:
+        """Whether so many draws may be recorded: of all rows at once."""
+        if self.is_part or len(self.model.pieces(len(self))) != 1:
+            return False
+        return recorded.serves_draws(self.model, self.evidence, n, self.result_dtype)
 
     def _is_anything_known(self) -> bool:
         """Whether any cell is observed; asked once, as a GPU has to be waited for."""

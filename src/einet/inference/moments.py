@@ -8,14 +8,9 @@ from torch import Tensor
 
 from einet.data.batch_events import Events
 from einet.inference.conditioned import Conditioned, WeightedLeaves
-from einet.layers import LeafBlock, LeafLayer
-from einet.layers.expectation import expectations
 from einet.layers.leaf_events import event_pairs
 
-__all__ = ["mean", "mean_and_variance", "variance"]
-
-#: Where moments of each variable are taken, and those of the densities of each block.
-Moments = tuple[Float[Tensor, " variables"], dict[LeafBlock, Float[Tensor, "2 K pairs"]]]
+__all__ = ["mean", "variance"]
 
 
 @torch.no_grad()
@@ -61,7 +56,7 @@ def _find_moments(posterior: Conditioned) -> tuple[Tensor, Tensor]:
     everything, totals = slice(0, len(posterior)), None
     for leaves in posterior.weighted_leaves():
         rows, share = leaves.rows, leaves.share.unsqueeze(-1)
-        of_einet, within = mean_and_variance(leaves.leaf, leaves.flow)
+        of_einet, within = posterior.moments_under(leaves)
         if leaves.events is not None:
             _put_moments_(of_einet, within, leaves, leaves.events)
         if leaves.alone and isinstance(rows, slice) and rows == everything:
@@ -86,49 +81,6 @@ def _no_moments(posterior: Conditioned) -> tuple[Tensor, Tensor, Tensor]:
     """Means, variances and weights of rows, before any Einet was taken in."""
     mean = torch.zeros_like(posterior.evidence.x, dtype=torch.float64)
     return mean, torch.zeros_like(mean), mean.new_zeros(len(mean), 1)
-
-
-def mean_and_variance(
-    leaf: LeafLayer, flow: Float[Tensor, "leaf_nodes K batch"]
-) -> tuple[Float[Tensor, "batch variables"], Float[Tensor, "batch variables"]]:
-    """Posterior mean and variance of every variable, by the law of total variance.
-
-    Moments are taken about a point in the middle of each variable's leaf means, so that nothing
-    cancels for data far from the origin.
-    """
-    about, moments = _moments_of_leaves(leaf)
-    shift, second = expectations(leaf, flow, moments, 2)
-    variance = (second - shift**2).clamp_(min=0.0)
-    return (about.unsqueeze(-1) + shift).T, variance.T
-
-
-def _moments_of_leaves(leaf: LeafLayer) -> Moments:
-    """A number for each variable, and first and second moments about it of all leaf densities."""
-    blocks = leaf.leaf_blocks
-    middle = blocks[0].stored.new_zeros(leaf.num_variables, dtype=torch.float64)
-    variables = [block.group.variables[block.columns].reshape(-1) for block in blocks]
-    means, variances, centres = [], [], []
-    for block in blocks:
-        stored, family = block.stored.detach().double(), block.family
-        means.append(family.mean(stored))
-        variances.append(family.variance(stored))
-        centres.append(means[-1].mean(0))
-    if sum(map(len, variables)) == leaf.num_variables:
-        # One leaf for each variable, as in a hidden tree: there is nothing to average.
-        for which, centre in zip(variables, centres, strict=True):
-            middle[which] = centre
-    else:
-        count = torch.zeros_like(middle)
-        for which, centre in zip(variables, centres, strict=True):
-            middle.index_add_(0, which, centre)
-            count.index_add_(0, which, torch.ones_like(centre))
-        middle /= count
-        centres = [middle[which] for which in variables]
-    moments = {}
-    for number, block in enumerate(blocks):
-        first = means[number] - centres[number]
-        moments[block] = torch.stack([first, variances[number] + first**2])
-    return middle, moments
 
 
 def _put_moments_(

@@ -34,7 +34,8 @@ class Posterior(Conditioned):
     is dropped once they have changed.
 
     **Threads.** Any number may ask the same posterior: questions record no gradients and hold no
-    lock, and what is kept appears as a whole.
+    lock, and what is kept appears as a whole. (On a GPU they take turns at passes that are
+    recorded: see :mod:`einet.inference.recorded`.)
 
     Example:
         >>> import einet, torch

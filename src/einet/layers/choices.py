@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from einet.layers.circuit import Circuit
     from einet.layers.leaf import LeafBlock, LeafLayer
 
-__all__ = ["Choices", "choose", "draw_leaves"]
+__all__ = ["Choices", "choose", "draw_leaves", "draws_alone"]
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,11 @@ def draw_leaves(
     for block in rest:
         visits = choices.visits(block.leaves)
         leaf.draw_(visits, out, answer, blocks=[block], **options)
+
+
+def draws_alone(leaf: LeafLayer) -> bool:
+    """Whether kernels draw from all leaves, so that nothing waits for the device."""
+    return all(_kernel_of(block) is not None for block in leaf.leaf_blocks)
 
 
 def _kernel_of(block: LeafBlock) -> Callable[..., None] | None:

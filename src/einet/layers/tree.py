@@ -42,6 +42,11 @@ def find_trees(layers: Sequence[SumLayer]) -> list[LinearTree]:
     return trees
 
 
+def _is_recorded(tensor: Tensor) -> bool:
+    """Whether what is done with a tensor now is being recorded as a CUDA graph."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def _joins(first: SumLayer, layer: SumLayer, read: set[int]) -> bool:
     """Whether a layer belongs to the tree that begins with the first one."""
     if not (isinstance(first, LinearLayer) and isinstance(layer, LinearLayer)):
@@ -121,6 +126,8 @@ class LinearTree(nn.Module):
         self._at_once = 2 if len(self.children_index) <= 2.5 * len(lists) else 4
         self._parent_list = tuple(parents)
         self._places: dict[tuple[int, ...], Tensor] = {}
+        #: Those of them that recordings read, which are kept as long as the tree.
+        self._recorded: dict[tuple[int, ...], Tensor] = {}
         self._orders: dict[tuple, Tensor] = {}
 
     def _edges(self) -> TreeEdges:
@@ -147,18 +154,20 @@ class LinearTree(nn.Module):
         size = self.num_inputs * self.num_outputs
         base = tensors[0]
         key = tuple(tensor.data_ptr() for tensor in tensors)
-        offsets = self._places.get(key)
+        offsets = self._recorded.get(key, self._places.get(key))
         if offsets is None or offsets.device != base.device:
             # Made on the device: while a graph is recorded, nothing can be copied there.
             offsets = self.row_offsets.clone()
             parts = offsets.split(self._rows)
             for part, at in zip(parts, key, strict=True):
                 part += (at - key[0]) // base.element_size()
-            if not (base.is_cuda and torch.cuda.is_current_stream_capturing()):
+            if not _is_recorded(base):
                 # Parameters and statistics; what a gradient step brings is elsewhere every time.
                 if len(self._places) >= 4:
                     self._places = {}
                 self._places[key] = offsets
+        elif key not in self._recorded and _is_recorded(base):
+            self._recorded[key] = offsets
         aligned = size % 16 == 0 and all(at % 64 == 0 for at in key)
         return Weights(base, offsets, self.num_outputs, self.num_inputs, tensors, aligned)
 
