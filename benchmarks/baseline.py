@@ -38,7 +38,7 @@ class Leaves(nn.Module, ABC):
         """The log densities of cells, ``[batch, leaves, scope, K]``."""
 
     @abstractmethod
-    def move(self, expected: Tensor, step_size: float) -> None:
+    def move(self, expected: Tensor, step_size: Tensor) -> None:
         """A step towards the expected statistics."""
 
 
@@ -65,7 +65,7 @@ class GaussianLeaves(Leaves):
         densities = theta_1 * cells + theta_2 * cells.square() - self.A
         return densities - 0.5 * math.log(2 * math.pi)
 
-    def move(self, expected: Float[Tensor, "leaves scope K 2"], step_size: float) -> None:
+    def move(self, expected: Float[Tensor, "leaves scope K 2"], step_size: Tensor) -> None:
         variance = -0.5 / self.theta[..., 1]
         mean = self.theta[..., 0] * variance
         first = mean.lerp(expected[..., 0], step_size)
@@ -91,7 +91,7 @@ class BernoulliLeaves(Leaves):
     def forward(self, cells: Float[Tensor, "batch leaves scope 1"]) -> Tensor:
         return self.theta.squeeze(-1) * cells - self.A
 
-    def move(self, expected: Float[Tensor, "leaves scope K 1"], step_size: float) -> None:
+    def move(self, expected: Float[Tensor, "leaves scope K 1"], step_size: Tensor) -> None:
         probability = self.theta.squeeze(-1).sigmoid().lerp(expected.squeeze(-1), step_size)
         self.set(probability.clamp(MIN_PROBABILITY, 1 - MIN_PROBABILITY))
 
@@ -165,9 +165,13 @@ class LogDomainNetwork(nn.Module):
             log_likelihood.sum(), (self.leaves.theta, self.leaves.A, *self.log_weights)
         )
         with torch.no_grad():
-            self.leaves.move(of_theta / of_A.neg().clamp(min=1e-12).unsqueeze(-1), step_size)
+            # What no sample reaches stays where it is.
+            flow = of_A.neg()
+            expected = of_theta / flow.clamp(min=1e-30).unsqueeze(-1)
+            self.leaves.move(expected, step_size * (flow > 1e-30).to(flow))
             for log_weight, count in zip(self.log_weights, counts, strict=True):
-                total = count.sum(-1, keepdim=True).clamp(min=1e-30)
-                weight = log_weight.exp().lerp(count / total, step_size)
+                total = count.sum(-1, keepdim=True)
+                step = step_size * (total > 1e-30).to(total)
+                weight = log_weight.exp().lerp(count / total.clamp(min=1e-30), step)
                 log_weight.copy_(weight.clamp(min=MIN_WEIGHT).log())
         return log_likelihood.detach().mean()

@@ -32,6 +32,8 @@ def table(rows: list[Row]) -> str:
             for r in rows
             if (r["leaves"], r["variables"], r["K"]) == (leaves, variables, num_sums)
         ]
+        # Those of the present kernels come last, and so are shown where there are both.
+        here.sort(key=lambda row: not row.get("earlier", False))
         ours = {row["precision"]: row for row in here if row["implementation"] == "einet"}
         peer = next((row for row in here if row["implementation"] == "pyjuice"), None)
         exact = ours["highest"]
@@ -48,7 +50,9 @@ def _cell(row: Row | None) -> str:
         return "not measured"
     if "train_ms" not in row:
         return row["error"]
-    return f"{_number(row['train_ms'])} ({_number(row['forward_ms'])}) · {_number(row['peak_mib'])}"
+    mark = "†" if row.get("earlier") else ""
+    times = f"{_number(row['train_ms'])} ({_number(row['forward_ms'])})"
+    return f"{times} · {_number(row['peak_mib'])}{mark}"
 
 
 def queries(rows: list[Row]) -> str:
@@ -64,7 +68,11 @@ def queries(rows: list[Row]) -> str:
         row for row in rows
         if row["leaves"] == "categorical" and row["precision"] == "highest" and names[0] in row
     ]  # fmt: skip
-    chosen.sort(key=lambda row: row["K"])
-    return _lines(
-        head, [[str(row["K"]), *(_number(row[name]) for name in names)] for row in chosen]
-    )
+    chosen.sort(key=lambda row: not row.get("earlier", False))
+    by_size = {row["K"]: row for row in chosen}
+    return _lines(head, [_answers(by_size[size], names) for size in sorted(by_size)])
+
+
+def _answers(row: Row, names: tuple[str, ...]) -> list[str]:
+    mark = "†" if row.get("earlier") else ""
+    return [f"{row['K']}{mark}", *(_number(row[name]) for name in names)]

@@ -7,7 +7,8 @@
 
 The tree is the Chow–Liu tree of the rows, `[rows, variables]` in numpy's format; a batch has 500 of
 them. Rows of results go to `results/trees-cuda.json` after every point and replace earlier ones of
-the same implementation, leaves, K and precision. `floor_ms` counts what no kernel can avoid on an
+the same implementation, tree, leaves, K and precision. Rows with `earlier` were measured before
+the kernels became what they are. `floor_ms` counts what no kernel can avoid on an
 H200: the products of matrices at the measured rate of its tensor cores (bf16, 688 TFLOP/s; six
 products hold the 24 bits of float32, three hold 16), and every parameter read for each pass and
 written once at 4.27 TB/s.
@@ -36,7 +37,7 @@ from einet.kernels.dispatch import Precision
 
 RESULTS = Path(__file__).parent / "results"
 PEERS = Path(__file__).parent / ".peers"
-KEY = ("implementation", "leaves", "variables", "K", "precision")
+KEY = ("implementation", "leaves", "variables", "sums", "K", "precision")
 PRODUCTS = {"highest": 6, "high": 3, "medium": 1}
 BF16_FLOP, BANDWIDTH = 688e12, 4.27e12
 

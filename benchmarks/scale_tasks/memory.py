@@ -46,7 +46,7 @@ def measure(quick: bool) -> Iterator[dict[str, Any]]:
     """Rows of the first CUDA device; none where there is none."""
     if not torch.cuda.is_available():
         return
-    device = torch.device("cuda")
+    device = torch.device("cuda", torch.cuda.current_device())
     about = {"device": torch.cuda.get_device_name()}
     for name in list(MODELS)[:1] if quick else MODELS:
         for full in (False, True):

@@ -94,10 +94,12 @@ def _standing(title: str, tested: dict[str, Reached], others: dict[str, float]) 
         for name, other in others.items()
         if (now := tested[name].test_now) is not None
     ]
+    middle = statistics.median(lag)
     at_or_above, near, close = (sum(each <= most for each in lag) for most in (0, 1, 3))
     return (
         f"Beside {title}: at or above on {at_or_above} of {len(lag)}, at most 1 % below on {near}, "
-        f"at most 3 % below on {close}, {statistics.median(lag):.1f} % below in the median."
+        f"at most 3 % below on {close}; {abs(middle):.1f} % {'below' if middle > 0 else 'above'} "
+        "in the median."
     )
 
 
