@@ -65,10 +65,11 @@ def _quality() -> str:
     above = (found.entries, found.above, found.best, found.best_verified)
     table = front_text.quality(_stored("tables"), images, above)
     told = (
-        f"Binary data: learnt trees, {found.what}; the paper's EiNets are single models, and ours of "
-        f"that kind are at or above them on {single.above} of the {single.entries} sets measured so "
-        "far. Bits per dimension: 8-bit images, less is better. Published numbers are quoted; how the others "
-        "were measured, and how often, is behind the links. The score of outliers was chosen with "
+        f"Binary data: learnt trees, {found.what}; the paper's EiNets are single models, and ours "
+        f"of that kind are at or above them on {single.above} of the {single.entries} sets "
+        "measured so far. Bits per dimension: 8-bit images, less is better. Published numbers are "
+        "quoted; how the others were measured, and how often, is behind the links. The score of "
+        "outliers was chosen with "
         "labels of the set it is told of."
     )
     return f"{table}\n\n{_wrapped(told)}"
