@@ -33,6 +33,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "checkpoints.md",
     ROOT / "docs" / "distributed.md",
     ROOT / "docs" / "large_data.md",
     ROOT / "docs" / "studio.md",
@@ -92,6 +93,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "trees-table": lambda: tree_text.table(_stored("trees-cuda")),
     "trees-queries": lambda: tree_text.queries(_stored("trees-cuda")),
     "sources-table": lambda: process_text.from_files(_stored("scale")),
+    "checkpoints-table": lambda: process_text.of_checkpoints(_stored("scale")),
     "processes-table": lambda: process_text.measured(_stored("scale")),
     "processes-gpu": lambda: process_text.on_one_gpu(_stored("scale")),
     "processes-paper": lambda: process_text.on_paper(_stored("scale")),

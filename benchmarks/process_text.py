@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["from_files", "measured", "on_one_gpu", "on_paper"]
+__all__ = ["from_files", "measured", "of_checkpoints", "on_one_gpu", "on_paper"]
 
 Row = dict[str, Any]
 
@@ -18,39 +18,40 @@ def from_files(rows: list[Row]) -> str:
     """Learning from Parquet files beside learning from the same rows in memory."""
     head = [
         "rows × 64", "file", "from it: peak memory", "rows a second", "in memory: peak memory",
-        "rows a second", "from the file, of that: by work", "by the learning thread",
-        "by the clock",
+        "rows a second", "from the file, of that", "by work",
     ]  # fmt: skip
     mine = {(row["source"], row["rows"]): row for row in rows if row["task"] == "sources"}
     body = []
     for count in sorted({count for _, count in mine}):
         file, memory = mine["parquet", count], mine["memory", count]
-        body.append(
-            [
-                f"{count:,}",
-                f"{file['file_mb']:,.0f} MB",
-                *_peak_and_speed(file),
-                *_peak_and_speed(memory),
-                *(
-                    f"{100 * file[speed] / memory[speed]:.0f} %"
-                    for speed in (
-                        "rows_per_core_second",
-                        "rows_per_thread_second",
-                        "rows_per_second",
-                    )
-                ),
-            ]
-        )
+        shares = [
+            f"{100 * file[speed] / memory[speed]:.0f} %"
+            for speed in ("rows_per_second", "rows_per_core_second")
+        ]
+        size = f"{file['file_mb']:,.0f} MB"
+        body.append([f"{count:,}", size, *_peak_and_speed(file), *_peak_and_speed(memory), *shares])
     return _lines(head, body)
 
 
 def _peak_and_speed(row: Row) -> list[str]:
-    return [f"{row['peak_mib']:,} MiB", f"{row['rows_per_core_second']:,}"]
+    return [f"{row['peak_mib']:,} MiB", f"{row['rows_per_second']:,}"]
+
+
+def of_checkpoints(rows: list[Row]) -> str:
+    """What it takes to write a state."""
+    head = ["model", "learner", "a state", "by the clock", "share of an epoch of a minute"]
+    body = [
+        [f"{row['parameters']:,} parameters", row["learner"], f"{row['megabytes']:.3g} MB",
+         f"{1e3 * row['seconds']:.0f} ms", f"{100 * row['share']:.2f} %"]
+        for row in rows
+        if row["task"] == "checkpoints"
+    ]  # fmt: skip
+    return _lines(head, body)
 
 
 def measured(rows: list[Row]) -> str:
-    """What a core learns from in a second of work, by one and two processes; and the waiting."""
-    head = ["model", "statistics", "1 process", "2 processes, each", "of a step, waiting"]
+    """How many rows one and two processes learn from in a second; and the waiting."""
+    head = ["model", "statistics", "1 process", "2 processes", "speed-up", "of a step, waiting"]
     mine = [row for row in rows if row["task"] == "processes"]
     body = []
     for name in dict.fromkeys(row["model"] for row in mine):
@@ -58,9 +59,9 @@ def measured(rows: list[Row]) -> str:
             next(row for row in mine if (row["model"], row["processes"]) == (name, number))
             for number in (1, 2)
         )
-        speeds = [f"{1e3 * row['batch'] / row['core_ms']:,.0f}" for row in (one, two)]
-        waiting = f"{100 * two['share_of_waiting']:.1f} %"
-        body.append([name, f"{two['statistics_mib']:.1f} MiB", *speeds, waiting])
+        speeds = [f"{row['rows_per_second']:,}" for row in (one, two)]
+        ratio, waiting = f"{two['speed_up']:.2f}×", f"{100 * two['share_of_waiting']:.1f} %"
+        body.append([name, f"{two['statistics_mib']:.1f} MiB", *speeds, ratio, waiting])
     return _lines(head, body)
 
 
