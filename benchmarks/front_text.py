@@ -12,9 +12,9 @@ __all__ = ["PUBLISHED_BITS", "in_seconds", "quality"]
 
 Row = dict[str, Any]
 
-#: Bits per dimension of the paper's EiNet and of the best published circuit, as docs/images.md
-#: quotes them.
-PUBLISHED_BITS = {"mnist": (1.67, 1.14), "fashion_mnist": (4.29, 3.27)}
+#: Bits per dimension of the paper's EiNet and of the best published circuit, and what was reported
+#: but could not be verified, as docs/images.md quotes them.
+PUBLISHED_BITS = {"mnist": (1.67, 1.14, 1.11), "fashion_mnist": (4.29, 3.27, 3.16)}
 
 _NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 
@@ -41,14 +41,14 @@ def quality(
             f"at or above on {over_paper}; on {over_best} ({over_verified} of verified ones)",
         )
     ]
-    for name, (paper, best) in PUBLISHED_BITS.items():
+    for name, (paper, best, reported) in PUBLISHED_BITS.items():
         # Chosen by validation images, as a user would; the paper's recipe holds none back.
         validated = [model for model in images[name].values() if "valid_ll" in model]
         bits = max(validated, key=lambda model: model["valid_ll"])["bits_per_dim"]
         lines.append(
             (
                 f"[bits per dimension, {_NAMES[name]}](docs/images.md)",
-                f"EiNet {paper:.2f}; best published circuit {best:.2f}",
+                f"EiNet {paper:.2f}; circuits {best:.2f} (unverified: {reported:.2f})",
                 f"{bits:.3f}",
             )
         )
