@@ -1,5 +1,6 @@
 """How commands talk."""
 
+import errno
 import io
 
 import pytest
@@ -62,3 +63,19 @@ def test_bars_move_only_before_eyes(monkeypatch: pytest.MonkeyPatch, seen: bool)
         for done in range(1, 5):
             progress(done)
     assert ("reading" in written.getvalue()) == seen
+
+
+def test_a_reader_who_has_seen_enough(capsys: pytest.CaptureFixture[str]):
+    app = typer.Typer()
+
+    @app.command()
+    def tell() -> None:
+        with plain_errors():
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    with pytest.raises(SystemExit) as caught:
+        app([])
+    assert caught.value.code == 1
+    written = capsys.readouterr()
+    assert not written.out
+    assert not written.err

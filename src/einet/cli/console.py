@@ -31,6 +31,9 @@ def plain_errors() -> Iterator[None]:
     """Say in one line what is wrong with files and arguments, and exit with status 2."""
     try:
         yield
+    except BrokenPipeError:
+        # Whoever read the output, such as `head`, has seen enough: typer ends without a word.
+        raise
     except _EXPECTED as error:
         _fail(str(error) or type(error).__name__, error)
     except RuntimeError as error:
