@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import einet
 from einet.engine.memory import LEAST_ROWS, halve_pieces
+from einet.kernels import dispatch
 from tests.budgets import limit
 
 # What is measured and what was said differ by no more than this.
@@ -53,6 +56,21 @@ def models() -> dict[str, tuple[einet.Einet, Tensor]]:
         "tree": (einet.Einet(tree, einet.Bernoulli(), 64, sums="linear"), states),
         "table": (einet.Einet(tree, einet.Categorical(20), 32, sums="linear"), states),
     }
+
+
+@pytest.mark.parametrize(("K", "depth", "replicas"), [(10, 4, 10), (40, 4, 10), (10, 4, 40)])
+def test_what_was_said_is_what_a_gpu_took(K: int, depth: int, replicas: int) -> None:
+    """Peaks of steps on a GPU, as they were measured."""
+    point = {"implementation": "einet", "structure": "random_trees", "precision": "highest"}
+    point |= {"K": K, "depth": depth, "replicas": replicas, "batch": 500}
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / "goals-cuda.json"
+    (row,) = (row for row in json.loads(path.read_text()) if point.items() <= row.items())
+    model = einet.Einet(einet.random_trees(512, depth, replicas), einet.Gaussian(), K)
+    with dispatch.backend("triton"):
+        said = model.memory(500)
+    # A step by itself keeps no copy to go back to.
+    ratio = (said.total - said.copies) / 2**20 / row["peak_mib"]
+    assert 1 / FACTOR < ratio < FACTOR
 
 
 @pytest.mark.parametrize("full_batch", [False, True])

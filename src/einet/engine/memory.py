@@ -17,8 +17,11 @@ __all__ = ["LEAST_ROWS", "Memory", "halve_pieces", "memory_of", "parameter_bytes
 
 #: No piece of a batch has fewer rows, unless the batch has.
 LEAST_ROWS = 64
-# Temporaries of kernels, in multiples of their budget; measured.
+# Temporaries of the torch kernels, in multiples of their budget; measured.
 _BLOCKS = 8
+# Entries of wide linear sums that the fused kernels keep cut into bf16 numbers, three for each
+# product and three for each gradient.
+_BYTES_OF_PLANES = 12
 # Numbers that leaves make of each cell: its value, whether it is known, and statistics of it.
 _NUMBERS_OF_A_CELL = 4
 
@@ -88,7 +91,8 @@ def memory_of(model: Passes, batch_size: int, full: bool) -> Memory:
         8 * block.stored.shape[0] * block.stored.shape[1] * (1 + block.group.num_statistics)
         for block in blocks
     ]
-    statistics = max(of_leaves, default=0)
+    # The fused kernels turn those of leaves into parameters at once.
+    statistics = 0 if model.is_fused else max(of_leaves, default=0)
     if full or len(pieces) > 1:
         statistics = sum(of_leaves) + sum(weight.nbytes for weight in circuit.weights)
     own = parameter_bytes(model)
@@ -98,10 +102,21 @@ def memory_of(model: Passes, batch_size: int, full: bool) -> Memory:
         copies=own,
         values=rows * each,
         statistics=statistics,
-        work=_BLOCKS * budget("block", model.device)
-        + rows * model.num_variables * 8 * _NUMBERS_OF_A_CELL,
+        work=_work(model, rows) + rows * model.num_variables * 8 * _NUMBERS_OF_A_CELL,
         rows=rows,
     )
+
+
+def _work(model: Passes, rows: int) -> int:
+    """What kernels need on their way, beside values and statistics."""
+    if not model.is_fused:
+        return _BLOCKS * budget("block", model.device)
+    # The fused kernels work in registers. Tables are turned around before states are looked up, and
+    # operands of wide sums are kept as tensor cores take them.
+    tables = [block.stored.nbytes for block in model.leaf.leaf_blocks if block.stored.shape[-1] > 2]
+    wide = sum(len(tree.parents) for tree in model.circuit.linear_trees if tree.is_wide)
+    planes = wide * model.circuit.width * _BYTES_OF_PLANES
+    return max(tables, default=0) + planes * rows
 
 
 def halve_pieces(model: nn.Module, batch_size: int) -> int | None:

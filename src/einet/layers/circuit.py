@@ -166,12 +166,17 @@ class Circuit(nn.Module):
             else:
                 tree.propagate(weights[part], values)
 
+    @property
+    def linear_trees(self) -> list[LinearTree]:
+        """Runs of layers that the fused kernels serve together."""
+        return list(self.trees)  # type: ignore[arg-type]
+
     def parts(self, fused: bool) -> list[tuple[slice, LinearTree | None]]:
         """The layers, bottom up: one by one, or all of a tree where the fused kernels serve it."""
         return self._parts[fused]
 
     def _find_parts(self, fused: bool) -> list[tuple[slice, LinearTree | None]]:
-        trees: list[LinearTree] = list(self.trees) if fused else []  # type: ignore[arg-type]
+        trees = self.linear_trees if fused else []
         starts = {tree.slots.start: tree for tree in trees}
         parts: list[tuple[slice, LinearTree | None]] = []
         number = 0

@@ -120,7 +120,7 @@ class LinearTree(nn.Module):
                     of_leaf[node] = number
         plan["leaf_rows"] = torch.tensor(of_leaf)
         #: Whether leaves can take flows from where its sums keep them: :class:`.SharedFlows`.
-        self.shares_flows = not self._is_wide and self.first_sum == self.num_leaf_nodes
+        self.shares_flows = not self.is_wide and self.first_sum == self.num_leaf_nodes
         for name, numbers in plan.items():
             self.register_buffer(name, numbers, persistent=False)
         self._at_once = 2 if len(self.children_index) <= 2.5 * len(lists) else 4
@@ -172,7 +172,7 @@ class LinearTree(nn.Module):
         return Weights(base, offsets, self.num_outputs, self.num_inputs, tensors, aligned)
 
     @property
-    def _is_wide(self) -> bool:
+    def is_wide(self) -> bool:
         """Whether sums have so many entries that products of matrices take most of the time."""
         return max(self.num_inputs, self.num_outputs) > MOST_NARROW
 
@@ -182,7 +182,7 @@ class LinearTree(nn.Module):
 
         own = self._weights([weight.contiguous() for weight in weights])
         nodes, precision = values.body, values.precision
-        if self._is_wide:
+        if self.is_wide:
             edges = self._edges()
             sizes = (len(edges), self.num_inputs, nodes.v.shape[-1])
             wide = wide_parts.WideProducts.empty(*sizes, nodes.v, precision)
@@ -218,7 +218,7 @@ class LinearTree(nn.Module):
         """
         own = self._weights([weight.contiguous() for weight in weights])
         products, nodes, precision = values.kept[self], values.body, values.precision
-        if self._is_wide:
+        if self.is_wide:
             from einet.kernels.triton import wide_parts, wide_tree, wide_weights
 
             edges = self._edges()
