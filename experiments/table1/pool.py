@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,11 +48,7 @@ def outcomes(
         listener.start()
         futures = {pool.submit(_run, job, store.folder): job for job in jobs}
         try:
-            for future in as_completed(futures):
-                error = future.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                yield futures[future], future.result() if error is None else error
+            yield from _as_done(futures)
         finally:
             pool.shutdown(cancel_futures=True)
             messages.put(None)
@@ -105,13 +101,18 @@ def results_of(
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_alone) as pool:
         futures = {pool.submit(function, job): job for job in jobs}
         try:
-            for future in as_completed(futures):
-                error = future.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                yield futures[future], future.result() if error is None else error
+            yield from _as_done(futures)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _as_done(futures: dict[Future[dict[str, Any]], T]) -> Iterator[tuple[T, Any]]:
+    """What came of jobs, one after the other; what is no plain error ends all of them."""
+    for future in as_completed(futures):
+        error = future.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        yield futures[future], future.result() if error is None else error
 
 
 def _alone() -> None:

@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from einet.data.batch import Batch
+from einet.engine.changes import State, state_of
 from einet.engine.few_leaves import FewLeafLayer
 from einet.kernels.dispatch import in_numpy
 from einet.layers import LinearLayer
@@ -76,7 +77,7 @@ def few_passes(einet: Layers) -> FewPasses | None:
 class _Made(NamedTuple):
     """The passes of the parameters in one state."""
 
-    state: list[tuple[int, int, int]]
+    state: State
     passes: FewPasses | None
 
 
@@ -84,23 +85,14 @@ class _Made(NamedTuple):
 _made: WeakKeyDictionary[Layers, _Made] = WeakKeyDictionary()
 
 
-def _state_of(einet: Layers) -> list[tuple[int, int, int]] | None:
+def _state_of(einet: Layers) -> State | None:
     """Which tensors a model is made of, and how often each has changed; None if nobody counts."""
     kept = [einet._parameters if einet.num_classes > 1 else einet._buffers]
     kept += [block._parameters for block in einet.leaf.blocks]
     kept += [layer._parameters for layer in einet.circuit.layers]
     # A group of variables has its hyper-parameters among its buffers.
     kept += [group._buffers for group in einet.leaf.groups]
-    state = []
-    for tensors in kept:
-        if not tensors:
-            # Inside of unconstrained, where parameters follow from others.
-            return None
-        for tensor in tensors.values():
-            if tensor is None or tensor.is_inference():
-                return None
-            state.append((id(tensors), tensor.data_ptr(), tensor._version))
-    return state
+    return state_of(kept)
 
 
 class _Sums(NamedTuple):

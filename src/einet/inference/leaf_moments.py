@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from einet.engine.changes import State, state_of
 from einet.layers import LeafBlock, LeafLayer
 from einet.layers.expectation import expectations
 
@@ -60,7 +61,7 @@ def moments_under(
 class _Made(NamedTuple):
     """Moments of the parameters in one state, and the stream that they were made in."""
 
-    state: list[tuple[int, int, int]]
+    state: State
     moments: Moments
     stream: torch.cuda.Stream | None
 
@@ -99,23 +100,14 @@ def _is_kept(leaf: LeafLayer) -> bool:
     return leaf.leaf_blocks[0].leaves.is_cuda
 
 
-def _state_of(leaf: LeafLayer) -> list[tuple[int, int, int]] | None:
+def _state_of(leaf: LeafLayer) -> State | None:
     """Which tensors leaves are made of, and how often each has changed; None if not counted."""
     if not _is_kept(leaf):
         return None
     kept = [block._parameters for block in leaf.leaf_blocks]
     # A group of variables has its hyper-parameters among its buffers.
     kept += [group._buffers for group in leaf.family_groups]
-    state = []
-    for tensors in kept:
-        if not tensors:
-            # Inside of unconstrained, where parameters follow from others.
-            return None
-        for tensor in tensors.values():
-            if tensor is None or tensor.is_inference():
-                return None
-            state.append((id(tensors), tensor.data_ptr(), tensor._version))
-    return state
+    return state_of(kept)
 
 
 def _find_moments(leaf: LeafLayer) -> Moments:
