@@ -114,7 +114,7 @@ def measure(
     module: Any, task: str, table: str, method: str, seed: int, args: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """The rows of one method on one table with one seed."""
-    from table_tasks.recipe import RECIPE, depends
+    from table_tasks.recipe import RECIPES, depends
 
     began, rows = time.perf_counter(), []
     with warnings.catch_warnings():
@@ -125,7 +125,7 @@ def measure(
         for metric, value, seconds in measures:
             row = {"table": table, "task": task, "method": method, "metric": metric}
             row |= {"value": value, "seed": seed, "seconds": round(seconds, 3)}
-            rows.append({**row, "recipe": RECIPE} if depends(row) else row)
+            rows.append({**row, "recipe": RECIPES[task]} if depends(row) else row)
     print(f"{task} {table} {method} seed {seed}: {time.perf_counter() - began:.1f} s", flush=True)
     for row in rows:
         print(f"    {row['metric']}: {row['value']:.4g}", flush=True)

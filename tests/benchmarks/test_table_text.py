@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import table_text
-from benchmarks.table_tasks.recipe import RECIPE
+from benchmarks.table_tasks.recipe import RECIPES
 
 
 def _rows(task: str, metric: str, **values: list[float]) -> list[dict]:
@@ -40,7 +40,7 @@ def test_rows_of_an_earlier_recipe_are_marked():
     rows = _rows("outliers", "ROC AUC", einet=[0.7], isolation_forest=[0.8])
     assert "| t \\* " in table_text.results(rows)
     assert "\\* Measured with an earlier recipe of learning." in table_text.results(rows)
-    present = [{**row, "recipe": RECIPE} for row in rows]
+    present = [{**row, "recipe": RECIPES["outliers"]} for row in rows]
     assert "recipe" not in table_text.results(present)
 
 

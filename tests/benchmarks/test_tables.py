@@ -57,7 +57,7 @@ def test_rows_are_kept_beside_their_machine(tmp_path: Path):
 
 
 def test_a_table_has_rows_of_one_recipe_only(tmp_path: Path):
-    path, now = tmp_path / "tables.json", recipe.RECIPE
+    path, now = tmp_path / "tables.json", recipe.RECIPES["density"]
     results.keep(path, [row(1.0, method="einet", seed=s) for s in range(3)], "cpu", {})
     results.keep(path, [row(2.0, method="tree"), row(3.0, method="mixture")], "cpu", {})
     results.keep(path, [row(4.0, method="einet", task="latency")], "cpu", {})
